@@ -1,0 +1,62 @@
+# Rewind. `make demo` and `make test` prepare everything they need.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+REWIND := PYTHONPATH=include $(BIN)/python -m rewind
+HOME_FOLDER := $(or $(REWIND_HOME),.rewind)
+WHAT ?=
+NAME ?= scheduler
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up down status logs demo test accept lint format lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## prepare Java, .venv, the jars and the start-up archive; at once when nothing is missing
+	@test -n "$(PYTHON)" || { echo "setup: Python 3.11 or later is needed. Install python3.11 and python3.11-venv"; exit 1; }
+	@$(PYTHON) scripts/setup.py
+
+up: setup ## start the local stack (REWIND_KAFKA_PORT, REWIND_AIRFLOW_PORT choose its ports)
+	@$(REWIND) stack up
+
+down: ## stop the local stack and its streams; data is kept
+	@test ! -x $(BIN)/python || $(REWIND) stack down
+
+status: setup ## show the processes of the stack, and what the pipelines do
+	@if $(REWIND) stack status; then $(REWIND) status; fi
+
+logs: setup ## show a process's log: NAME=broker|api-server|scheduler|dag-processor|triggerer, ARGS=-f follows
+	@$(REWIND) stack logs $(NAME) $(ARGS)
+
+demo: setup ## rewind a running pipeline from start to collected garbage, under load
+	@$(REWIND) demo $(ARGS)
+
+test: lint ## check the code and run all tests but the acceptance tests
+	$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/dags tests/integration $(ARGS)
+
+accept: setup ## run one acceptance test: WHAT=<word>
+	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }
+	$(BIN)/python -m pytest tests/acceptance/test_$(WHAT).py -s $(ARGS)
+
+lint: setup ## check style, types and spelling, as CI and pre-commit do
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+format: setup ## put the code into its style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## pin requirements.txt and requirements-dev.txt anew, with hashes (needs uv)
+	uv pip compile -q --python-version 3.11 --generate-hashes --custom-compile-command "make lock" requirements.in -o requirements.txt
+	uv pip compile -q --python-version 3.11 --generate-hashes --custom-compile-command "make lock" requirements-dev.in -o requirements-dev.txt
+	$(PYTHON) scripts/setup.py --relock-jars
+
+clean: down ## remove what tests and the stack left, but neither .venv nor the jars
+	cd $(HOME_FOLDER) && rm -rf airflow data demo kafka logs stack registry.db*
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,16 @@
+"""Check the pipelines.
+
+Lists the declared pipelines. While a pipeline's folder is broken, this file alone cannot be imported: the error on
+the page names the folder and the cure, and the DAGs of all other pipelines stay.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, task
+from rewind_airflow import declared
+
+if problems := declared.broken():
+    raise ImportError("\n".join(f"pipelines/{broken.name}: {broken.problem}" for broken in problems))
+
+with DAG(dag_id="check_pipelines", description="List the declared pipelines", doc_md=__doc__, schedule=None):
+    task(declared.names, task_id="names")()

@@ -1,0 +1,31 @@
+"""Collect garbage.
+
+Deletes exactly what the manifests of aborted generations, of repairs and of standbys past their grace period list, by
+name *and* id. Whatever the tasks of a rewind say, it acts on the registry alone. With `dry_run` it only lists.
+
+The schedule is `REWIND_GARBAGE_SCHEDULE`, a cron expression, hourly by default.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, Param
+from rewind_airflow import run
+from rewind_airflow.submits import CollectSubmit
+
+with DAG(
+    dag_id="collect_garbage",
+    description="Delete what retired generations own",
+    doc_md=__doc__,
+    schedule=os.environ.get("REWIND_GARBAGE_SCHEDULE") or "0 * * * *",
+    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    catchup=False,
+    # Here queueing is right: two collections have nothing to do at once.
+    max_active_runs=1,
+    params={"dry_run": Param(False, "Only list what would be deleted.", type="boolean", title="Dry run")},
+    default_args=run.RETRIES,
+    tags=["rewind"],
+):
+    CollectSubmit(task_id="collect_garbage", job="collect_garbage")

@@ -1,0 +1,133 @@
+"""The human gate before the switch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context, Param
+from airflow.sdk.exceptions import AirflowFailException
+
+from rewind.control import rewinds, verdicts
+from rewind.control.database import transaction
+from rewind.control.verdicts import Verdict
+from rewind.core import lifecycle
+from rewind.core.offsets import to_spark_json
+from rewind.core.plan import Plan
+from rewind_airflow import run
+from rewind_airflow.reactions import reactions
+
+STEP = "approve"
+WAIT = timedelta(days=7)
+SAMPLE = 10
+
+
+class Approve(ApprovalOperator):
+    """Shows the verdict and waits, without a slot, until a person answers; the answer goes into the registry."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        """Ask about a rewind of a pipeline."""
+        words = "Why; a failed verdict cannot be approved without it."
+        reason = Param("", words, source="task", type=["string", "null"], title="Reason", maxLength=2_000)
+        # In place of the DAG's own parameters, which are no part of this form.
+        kwargs["params"] = {"reason": reason}
+        super().__init__(
+            subject=f"May the rewind of {pipeline} go on?",
+            body="The verdict is read from the registry.",
+            # A rejection that only skipped would leave tasks further down to run by their own trigger rules.
+            fail_on_reject=True,
+            # Not execution_timeout: it would bound the moment before the task is parked.
+            response_timeout=WAIT,
+            retries=0,
+            **kwargs,
+        )
+
+    def execute(self, context: Context) -> Any:
+        """Park with the verdict in view, or answer at once for a pass that needs no person."""
+        rewind_id = run.rewind_id(context)
+        with reactions(), transaction(run.settings().registry_url) as connection:
+            plan = rewinds.read_active(connection, rewind_id)[1]
+            verdict = verdicts.newest(connection, rewind_id)
+            rewinds.begin_step(connection, rewind_id, STEP)
+        if verdict is None:
+            raise AirflowFailException(f"rewind {rewind_id} has no verdict: run validate first")
+        self.log.info("verdict of attempt %s: %s %s", verdict.attempt, verdict.verdict, verdict.reason)
+        if plan.request.auto_approve and verdict.verdict == lifecycle.PASS:
+            return self._record(rewind_id, "approve", "auto", "a pass needs no person")
+        self.body = body(plan, verdict)
+        if verdict.verdict == lifecycle.FAIL:
+            self.params.get_param("reason").schema = {"type": "string", "minLength": 1, "title": "Reason"}
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Record the answer; one that cannot be accepted fails the task with the reason."""
+        rewind_id = run.rewind_id(context)
+        if "error" in event:
+            _end(rewind_id, "failed", {"answer": event["error_type"]})
+            return super().execute_complete(context, event)
+        given = "approve" if event["chosen_options"] == [self.APPROVE] else "reject"
+        self._record(rewind_id, given, person(event), (event["params_input"] or {}).get("reason") or "")
+        return super().execute_complete(context, event)
+
+    def _record(self, rewind_id: str, given: str, who: str, reason: str) -> None:
+        evidence = {"answer": given, "person": who, "reason": reason}
+        try:
+            with reactions(), transaction(run.settings().registry_url) as connection:
+                verdicts.answer(connection, rewind_id, given, who, reason)
+        except AirflowFailException as refused:
+            _end(rewind_id, "failed", {**evidence, "refused": str(refused)})
+            raise
+        _end(rewind_id, "done" if given == "approve" else "failed", evidence)
+        self.log.info("%s by %s: %s", given, who, reason)
+
+
+def person(event: Mapping[str, Any]) -> str:
+    """Return the name of who answered; empty when Airflow does not know."""
+    user = event.get("responded_by_user") or {}
+    return str(user.get("name") or user.get("id") or "")
+
+
+def body(plan: Plan, verdict: Verdict) -> str:
+    """Return the question in Markdown: what was compared, what came out, what an answer does."""
+    counts = "\n".join(f"| {name} | {count:,} |" for name, count in verdict.counts.items())
+    # A backtick in the data would end the code block.
+    sample = json.dumps(list(verdict.sample[:SAMPLE]), indent=1, default=str).replace("`", "\\u0060")
+    return f"""**Verdict: {verdict.verdict}** {verdict.reason.replace("`", "'")}
+
+{_what(plan)}
+
+Compared from `{to_spark_json(plan.topic, verdict.floor)}` up to `{to_spark_json(plan.topic, verdict.ceiling)}`.
+
+| class | rows |
+| --- | --- |
+{counts}
+
+```json
+{sample}
+```
+
+{_consequence(verdict)}
+"""
+
+
+def _what(plan: Plan) -> str:
+    if plan.kind == "repair":
+        return f"`{plan.job_id}` repairs the output of `{plan.live_job_id}`."
+    return f"`{plan.job_id}` would become live instead of `{plan.live_job_id}`; readers go to `{plan.output_topic}`."
+
+
+def _consequence(verdict: Verdict) -> str:
+    if verdict.verdict == lifecycle.ERROR:
+        return "An error cannot be approved: clear `validate` after mending the cause, or reject."
+    if verdict.verdict == lifecycle.FAIL:
+        return "Approving needs a reason. Rejecting aborts the rewind; live is untouched."
+    return "Rejecting aborts the rewind; live is untouched."
+
+
+def _end(rewind_id: str, state: str, evidence: Mapping[str, Any]) -> None:
+    with reactions(), transaction(run.settings().registry_url) as connection:
+        attempt = rewinds.last_attempt(connection, rewind_id, STEP)
+        rewinds.end_step(connection, rewind_id, STEP, attempt, state, dict(evidence))

@@ -1,0 +1,43 @@
+"""What a DAG file may know while it is parsed: the declared pipelines, and nothing of the world."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rewind.control import pipelines
+from rewind.control.pipelines import Broken
+from rewind.core.errors import RefusedError
+from rewind.core.pipeline import Pipeline
+from rewind.core.settings import from_environment
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the declared pipelines: the settings' own, or the checkout's where there is no stack."""
+    try:
+        return from_environment(environment).pipelines
+    except RefusedError:
+        return Path(environment.get("REWIND_PIPELINES") or CHECKOUT / "include" / "pipelines")
+
+
+def good() -> list[Pipeline]:
+    """Return the pipelines whose DAGs can be made."""
+    return pipelines.load_all(folder())[0]
+
+
+def broken() -> list[Broken]:
+    """Return the pipeline folders that cannot be used, and why."""
+    return pipelines.load_all(folder())[1]
+
+
+def source_topics() -> list[str]:
+    """Return the topics that need a mirror, each once."""
+    return sorted({pipeline.source_topic for pipeline in good()})
+
+
+def names() -> list[str]:
+    """Return the names of the pipelines whose DAGs can be made."""
+    return [pipeline.name for pipeline in good()]

@@ -1,0 +1,75 @@
+"""The trigger form of a rewind: the schema of `rewind.control.requests`, with words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Param
+
+from rewind.control.requests import PARAMETERS
+
+WHAT, HOW, GATES, RUN = "What to rewind", "What changes", "Gates and periods", "How to run"
+
+WORDS: dict[str, tuple[str, str, str]] = {
+    "from": (
+        WHAT,
+        "From",
+        (
+            "earliest; an instant with its zone, 2025-09-04T07:00:00Z; a duration back from now, P1D or PT6H; "
+            'offsets, {"visits":{"0":23,"1":0}}; shift-by:-1000; or live, a release without history.'
+        ),
+    ),
+    "to": (
+        WHAT,
+        "To (repair)",
+        "Leave empty for a rewind that becomes live. With an end, only this range is repaired.",
+    ),
+    "repair_into": (
+        WHAT,
+        "Repair into",
+        "live: the repaired rows go to live's output. beside: they stay in their own.",
+    ),
+    "accept_gaps": (
+        WHAT,
+        "Accept gaps",
+        'Offsets that the mirror lacks and that may be skipped, as {"visits":{"0":[[3,4],[6,8]]}}.',
+    ),
+    "overrides": (
+        HOW,
+        "Overrides",
+        'Settings of the new generation, as {"max_offsets": 50000}. Empty takes pipeline.yaml.',
+    ),
+    "same_code": (HOW, "Same code", "Go on although nothing differs from the live job."),
+    "reason": (HOW, "Reason", "Why, for those who read the history."),
+    "auto_approve": (GATES, "Approve a pass by itself", "Skip the question to a person when the verdict is pass."),
+    "observe": (GATES, "Observe for", "How long the switched pipeline is watched before the rewind ends: PT15M, PT1H."),
+    "grace": (GATES, "Keep the old job for", "How long after the cut-over a rollback stays possible: PT1H, P1D."),
+    "dry_run": (RUN, "Dry run", "Only plan, and print the plan with its id. Switch it off to act."),
+    "apply_plan": (
+        RUN,
+        "Apply plan",
+        "Id of a plan that a dry run printed: exactly that is done, or refused if the world moved.",
+    ),
+}
+"""Section, title and description of each parameter, in the order of the form."""
+
+# The form sends null for a field that was emptied.
+NULLABLE = frozenset({"to", "accept_gaps", "overrides", "reason", "apply_plan"})
+
+
+def params() -> dict[str, Param]:
+    """Return the parameters of a rewind DAG."""
+    return {name: _param(name, *words) for name, words in WORDS.items()}
+
+
+def filled(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a run without those that were left empty: their default holds."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _param(name: str, section: str, title: str, description: str) -> Param:
+    schema = {key: value for key, value in PARAMETERS[name].items() if key != "default"}
+    if name in NULLABLE:
+        schema["type"] = [schema["type"], "null"]
+    return Param(PARAMETERS[name]["default"], description, schema={**schema, "title": title, "section": section})

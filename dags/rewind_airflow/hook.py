@@ -1,0 +1,155 @@
+"""The spark-submit hook with what it lacks: a refusal where it guesses, and an end for the whole process tree."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import time
+from typing import Any, NamedTuple
+
+import psutil
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from rewind.core.errors import RefusedError
+
+# Airflow kills a task five seconds after it asked it to end: what is to be done must be done by then.
+TERM_SECONDS = 2.0
+CONFIRM_SECONDS = 1.5
+RUNNING_STATES = frozenset({"SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"})
+
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
+
+
+class Target(NamedTuple):
+    """Where a connection submits to."""
+
+    master: str
+    deploy_mode: str
+
+
+class TrackedHook(SparkSubmitHook):
+    """A hook that knows how each driver it submits will be followed to its end."""
+
+    def __init__(self, conn_id: str, **options: Any) -> None:
+        """Resolve the connection.
+
+        Raises:
+            RefusedError: It is missing, its master is none, or a driver in the cluster could not be followed.
+        """
+        try:
+            self.get_connection(conn_id)
+        except AirflowNotFoundException:
+            # The hook would say so in one log line and submit to YARN.
+            cure = f"Add it in Airflow, or set AIRFLOW_CONN_{conn_id.upper()}"
+            raise RefusedError(conn_id, "there is no Spark connection of that id", cure) from None
+        super().__init__(conn_id=conn_id, **options)
+        self._refuse_untracked(conn_id)
+
+    @property
+    def target(self) -> Target:
+        """Master and deploy mode, the same for every form in which a connection can be given."""
+        return Target(self._connection["master"], self._connection["deploy_mode"] or "client")
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the submit; None when none was started."""
+        return None if self._submit_sp is None else self._submit_sp.poll()
+
+    @property
+    def last_words(self) -> str:
+        """The last lines of the submit's output."""
+        return " | ".join(line for line in list(self._last_submit_log_lines)[-8:] if line)[-2_000:]
+
+    def end_state(self, error: Exception | None) -> str | None:
+        """Return the end state of a driver in the cluster, None when the submit itself was the driver."""
+        if self.target.deploy_mode != "cluster":
+            return None
+        if self._should_track_driver_status:
+            return self._driver_status or "UNKNOWN"
+        return "FAILED" if error is not None else "FINISHED"
+
+    def follow(self) -> None:
+        """Follow a driver to its end although its submit failed: the driver may be well."""
+        if self._should_track_driver_status and self._driver_id and self._driver_status is None:
+            try:
+                self._start_driver_status_tracking()
+            except AirflowException as error:
+                self.log.warning("driver %s: %s", self._driver_id, error)
+
+    def on_kill(self) -> None:
+        """End the driver in the cluster, or the submit with all its descendants.
+
+        The provider's hook ends the JVM alone, and a Python driver that sleeps outlives it.
+        """
+        tree = _tree(self._submit_sp.pid) if self._submit_sp is not None else []
+        _signal(tree, "terminate")
+        _wait_gone(tree)
+        super().on_kill()
+        _signal(tree, "kill")
+        if self._should_track_driver_status and self._driver_id:
+            self._confirm_kill()
+
+    def _refuse_untracked(self, conn_id: str) -> None:
+        master, mode = self.target
+        if not _MASTER.fullmatch(master):
+            # A URI without a port loses its scheme, and with it the tracking of the driver.
+            raise RefusedError(conn_id, f"{master!r} is no Spark master", "Give local[2], yarn, spark://… or k8s://…")
+        if mode != "cluster":
+            return
+        self._yarn_track_via_rm_api = self._is_yarn
+        self._track_driver_via_k8s_api = self._is_kubernetes
+        cure = "Use deploy-mode client, or give the connection what tracking needs"
+        if not (self._is_yarn or self._is_kubernetes or self._should_track_driver_status):
+            raise RefusedError(conn_id, f"cluster mode on {master} cannot be tracked", cure)
+        try:
+            self._validate_yarn_track_via_rm_api_config()
+            if self._is_kubernetes:
+                self._validate_track_driver_via_k8s_api_config()
+        except (ValueError, RuntimeError) as error:
+            raise RefusedError(conn_id, f"cluster mode without tracking ({error})", cure) from error
+
+    def _confirm_kill(self) -> None:
+        self._driver_status = None
+        deadline = time.monotonic() + CONFIRM_SECONDS
+        while time.monotonic() < deadline:
+            self._poll_once()
+            if self._driver_status not in RUNNING_STATES and self._driver_status is not None:
+                self.log.info("driver %s ended %s", self._driver_id, self._driver_status)
+                return
+            time.sleep(0.2)
+        self.log.error("orphan driver %s: its kill could not be confirmed; end it by hand", self._driver_id)
+
+    def _poll_once(self) -> None:
+        command = self._build_track_driver_status_command()
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=CONFIRM_SECONDS, check=False)
+        self._process_spark_status_log(iter(asked.stdout.splitlines()))
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal(tree: list[psutil.Process], how: str) -> None:
+    for process in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            getattr(process, how)()
+
+
+def _wait_gone(tree: list[psutil.Process]) -> None:
+    # Not psutil.wait_procs: it would reap the submit, whose exit code then reads 0 to whoever waits for it.
+    deadline = time.monotonic() + TERM_SECONDS
+    while any(_alive(process) for process in tree) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,106 @@
+"""Where streams are: positions from the registry, ends from Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from rewind.control import generations, leases, progress, streams
+from rewind.control.database import transaction
+from rewind.core import names, offsets
+from rewind.core.errors import RetryError
+from rewind.core.offsets import Vector
+from rewind.core.plan import Plan
+from rewind.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class Race:
+    """Where candidate and live are.
+
+    Attributes:
+        candidate: Candidate's position.
+        live: Live's position.
+        end: Kafka's end.
+        driven: Whether the candidate's driver lives.
+        quarantined: How the candidate last failed, when it is set aside; else empty.
+    """
+
+    candidate: Vector
+    live: Vector
+    end: Vector
+    driven: bool
+    quarantined: str
+
+    @property
+    def behind_live(self) -> int:
+        """Offsets that the candidate lacks to reach live."""
+        return offsets.behind(self.candidate, self.live)
+
+    @property
+    def lag(self) -> int:
+        """Offsets that the candidate lacks to reach Kafka's end."""
+        return offsets.behind(self.candidate, self.end)
+
+    def close(self, gate: int) -> bool:
+        """Return whether the candidate runs within the gate of live, and of Kafka's end unless live is as far."""
+        allowed = max(gate, offsets.behind(self.live, self.end))
+        return self.driven and self.behind_live <= gate and self.lag <= allowed
+
+
+def race(settings: Settings, plan: Plan) -> Race:
+    """Return where the candidate of a plan and its live job are.
+
+    Raises:
+        RetryError: Registry or Kafka are away, or the topic is.
+    """
+    with transaction(settings.registry_url) as connection:
+        candidate, live = _position(connection, plan.job_id), _position(connection, plan.live_job_id)
+        driven, quarantined = _driven(connection, plan.job_id), _quarantined(connection, plan.job_id)
+    # Outside of the transaction: a slow broker must not lock the registry.
+    end = _end(settings, plan.topic, str(plan.config["isolation"]))
+    return Race(candidate, live, end, driven, quarantined)
+
+
+def of_stream(settings: Settings, owner: str) -> str:
+    """Return position and lag of a stream as one line for a log; what cannot be had is said to be unknown."""
+    try:
+        with transaction(settings.registry_url) as connection:
+            position, topic = _position(connection, owner), _topic(connection, owner)
+        lag = f"{offsets.behind(position, _end(settings, topic)):,} behind Kafka's end"
+    except RetryError as error:
+        return f"position unknown ({error})"
+    return f"at {offsets.to_spark_json(topic, position)}, {lag}"
+
+
+def _position(connection: Connection, owner: str) -> Vector:
+    generation = generations.find(connection, owner)
+    return progress.position(connection, owner, generation.handoff if generation else None)
+
+
+def _topic(connection: Connection, owner: str) -> str:
+    generation = generations.find(connection, owner)
+    return generation.frozen["source_topic"] if generation else owner.removeprefix(names.mirror_owner(""))
+
+
+def _end(settings: Settings, topic: str, isolation: str = "read_committed") -> Vector:
+    # Kafka's client takes longer to import than the rest of a look.
+    from rewind.control.broker import Broker
+
+    found = Broker(settings, isolation).topic(topic)
+    if found is None:
+        raise RetryError(f"Kafka has no topic {topic}")
+    return found.latest
+
+
+def _driven(connection: Connection, owner: str) -> bool:
+    lease = leases.read(connection, owner)
+    return lease is not None and lease.holder is not None and leases.alive(lease.holder)
+
+
+def _quarantined(connection: Connection, owner: str) -> str:
+    stream = streams.read(connection, owner)
+    if stream is None or stream.quarantined_at is None:
+        return ""
+    return f"{owner} is quarantined after {stream.failures} failures: {stream.last_failure}"

@@ -1,0 +1,207 @@
+"""The steps that touch data: each is one spark-submit of a main in `jobs/`."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from rewind.control import bundle, requests, rewinds, submit
+from rewind.control.bundle import Bundle
+from rewind.control.database import transaction
+from rewind.core import lifecycle
+from rewind.core.plan import RELEASE, REPAIR, REWIND
+from rewind.core.settings import Settings
+from rewind_airflow import form, outcome, run
+from rewind_airflow.hook import TrackedHook
+from rewind_airflow.outcome import Outcome, Seen
+from rewind_airflow.reactions import reactions
+
+CONNECTION = "spark_default"
+SWITCHING = frozenset({REWIND, RELEASE})
+ALL = frozenset({REWIND, RELEASE, REPAIR})
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What one submit is to do.
+
+    Attributes:
+        arguments: Arguments of the main.
+        bundle: Whose code runs.
+        rewind_id: The rewind whose step it is; None for a job that leaves no end marker in the registry.
+    """
+
+    arguments: list[str]
+    bundle: Bundle
+    rewind_id: str | None = None
+
+
+class RewindSubmit(SparkSubmitOperator):
+    """A spark-submit that is made while it runs, and believed only with the job's own end marker."""
+
+    # What users typed reaches the arguments: nothing of it may be rendered as a template.
+    template_fields = ()
+
+    def __init__(self, *, job: str, pipeline: str | None = None, **kwargs: Any) -> None:
+        """Keep what to run: nothing is looked up while the DAG is parsed.
+
+        Args:
+            job: Name of the main, without `.py`; also the step's name in the registry.
+            pipeline: The pipeline it works on, if any.
+            kwargs: Arguments of every operator.
+        """
+        super().__init__(conn_id=CONNECTION, **kwargs)
+        self.job = job
+        self.pipeline = pipeline
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Return what to submit, after checking it: what can be refused is refused before the submit."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> None:
+        """Submit, follow to the end, and judge the end by what the job left."""
+        settings = run.settings()
+        with reactions():
+            errand = self.errand(context, settings)
+            hook = self._hook = self._prepare(settings, errand)
+            marks = self._marks(settings, errand)
+        before = _cpu_of_children()
+        error = self._run(context)
+        self._record_cpu(settings, errand, _cpu_of_children() - before)
+        with reactions():
+            marked = None if errand.rewind_id is None else self._marks(settings, errand) > marks
+        self._conclude(outcome.judge(Seen(hook.exit_code, hook.end_state(error), marked, hook.last_words)))
+
+    def on_kill(self) -> None:
+        """End the submit, if there is one."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _prepare(self, settings: Settings, errand: Errand) -> TrackedHook:
+        name = f"{errand.rewind_id or self.pipeline or 'rewind'}.{self.job}"
+        made = submit.make(settings, errand.bundle, self.job, errand.arguments, name=name)
+        self.application = str(made.application)
+        hook = TrackedHook(
+            CONNECTION,
+            application_args=list(made.arguments),
+            py_files=str(made.py_files),
+            driver_class_path=made.class_path,
+            conf=dict(made.conf),
+            env_vars=dict(made.environment),
+            name=made.name,
+        )
+        self.log.info("%s: master %s, deploy mode %s, bundle %s", name, *hook.target, errand.bundle.hash)
+        return hook
+
+    def _run(self, context: Context) -> Exception | None:
+        try:
+            super().execute(context)
+        except (AirflowException, RuntimeError, OSError) as error:
+            self.log.warning("%s", error)
+            assert isinstance(self._hook, TrackedHook)
+            self._hook.follow()
+            return error
+        return None
+
+    def _marks(self, settings: Settings, errand: Errand) -> int:
+        if errand.rewind_id is None:
+            return 0
+        with transaction(settings.registry_url) as connection:
+            return rewinds.last_attempt(connection, errand.rewind_id, self.job, "done")
+
+    def _record_cpu(self, settings: Settings, errand: Errand, seconds: float) -> None:
+        self.log.info("%.1f CPU seconds, JVM and Python together", seconds)
+        if errand.rewind_id is not None:
+            with reactions(), transaction(settings.registry_url) as connection:
+                rewinds.set_cpu(connection, errand.rewind_id, self.job, seconds)
+
+    def _conclude(self, found: Outcome) -> None:
+        if found.kind == outcome.FAIL:
+            raise AirflowFailException(f"{self.job}: {found.text}")
+        if found.kind == outcome.RETRY:
+            raise AirflowException(f"{self.job}: {found.text}")
+        log = self.log.warning if found.kind == outcome.WARNING else self.log.info
+        log("%s: %s", self.job, found.text)
+
+
+class PlanSubmit(RewindSubmit):
+    """The first step: reads the form."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        """Plan a rewind of a pipeline."""
+        super().__init__(job="plan", pipeline=pipeline, **kwargs)
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Check the form once more and hand it over as it is."""
+        assert self.pipeline is not None
+        rewind_id, asked = run.rewind_id(context), form.filled(context["params"])
+        requests.parse(self.pipeline, asked)
+        arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
+        return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
+
+
+class StepSubmit(RewindSubmit):
+    """A later step: everything it needs stands in the registry, and its code is the plan's."""
+
+    def __init__(self, *, task_id: str, kinds: Collection[str] = ALL, **kwargs: Any) -> None:
+        """Run the main that is named as the task.
+
+        Args:
+            task_id: Name of the step.
+            kinds: Kinds of plans that have this step; for others it is skipped.
+            kwargs: Arguments of every operator.
+        """
+        super().__init__(task_id=task_id, job=task_id, **kwargs)
+        self.kinds = sorted(kinds)
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Read the active rewind and its plan."""
+        rewind_id = run.rewind_id(context)
+        with transaction(settings.registry_url) as connection:
+            if rewinds.read(connection, rewind_id).state == lifecycle.FINISHED:
+                raise AirflowSkipException(f"rewind {rewind_id} is finished: nothing is left to do")
+            plan = rewinds.read_active(connection, rewind_id)[1]
+        if plan.kind not in self.kinds:
+            raise AirflowSkipException(f"a {plan.kind} has no step {self.job}")
+        code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
+        return Errand(["--rewind-id", rewind_id], code, rewind_id)
+
+
+class AbortSubmit(RewindSubmit):
+    """Takes back what a rewind made, before its pointer moved."""
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Name the rewind; the main itself refuses when the pointer has moved."""
+        params = context["params"]
+        arguments = ["--rewind-id", params["rewind_id"], "--reason", params["reason"] or "aborted by hand"]
+        return Errand(arguments, bundle.build(settings, self.pipeline))
+
+
+class DeploySubmit(RewindSubmit):
+    """Makes the first generation of a pipeline."""
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Say where the first generation starts."""
+        assert self.pipeline is not None
+        arguments = ["--pipeline", self.pipeline, "--from", context["params"]["from"]]
+        return Errand(arguments, bundle.build(settings, self.pipeline))
+
+
+class CollectSubmit(RewindSubmit):
+    """Deletes what retired and aborted generations own."""
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Say whether to delete or only to list."""
+        return Errand(["--dry-run"] if context["params"]["dry_run"] else [], bundle.build(settings, None))
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,85 @@
+"""Which run of which DAG supervises a stream: one run a start, named `<owner>.<n>`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
+from rewind.control import streams
+from rewind.control.database import transaction
+from rewind.control.streams import Stream
+from rewind.core import names
+from rewind_airflow import run
+from rewind_airflow.reactions import reactions
+
+POOL = "streams"
+ACTIVE = ["queued", "running"]
+# A stream that was started more often under one supervisor gets a second one: they do not hurt each other.
+LOOK_BACK = 50
+
+
+def stream_dag(pipeline: str) -> str:
+    """Return the id of the DAG that supervises the generations of a pipeline."""
+    return f"stream_{pipeline}"
+
+
+def mirror_dag(topic: str) -> str:
+    """Return the id of the DAG that supervises the mirror of a topic."""
+    return f"mirror_{topic}"
+
+
+def dag_of(stream: Stream) -> str:
+    """Return the id of the DAG that supervises a stream."""
+    if stream.kind == streams.MIRROR:
+        return mirror_dag(stream.owner.removeprefix(names.mirror_owner("")))
+    return stream_dag(names.parse_job_id(stream.owner)[0])
+
+
+def supervised(ti: RuntimeTaskInstanceProtocol, stream: Stream) -> bool:
+    """Return whether a run that supervises a stream is queued or running."""
+    if stream.kind == streams.MIRROR:
+        # Its DAG is about this stream alone, and a person may have started the run.
+        return ti.get_dr_count(dag_id=dag_of(stream), states=ACTIVE) > 0
+    numbers = range(max(1, stream.starts - LOOK_BACK), stream.starts + 2)
+    run_ids = [f"{stream.owner}.{number}" for number in numbers]
+    return ti.get_dr_count(dag_id=dag_of(stream), run_ids=run_ids, states=ACTIVE) > 0
+
+
+def trigger(ti: RuntimeTaskInstanceProtocol, stream: Stream) -> dict[str, Any]:
+    """Return the arguments that make a TriggerDagRunOperator start a supervisor of a stream."""
+    number = stream.starts + 1
+    while ti.get_dr_count(dag_id=dag_of(stream), run_ids=[f"{stream.owner}.{number}"]) > 0:
+        number += 1
+    run_id = f"{stream.owner}.{number}"
+    return {"trigger_dag_id": dag_of(stream), "trigger_run_id": run_id, "conf": {"owner": stream.owner}}
+
+
+def unsupervised(ti: RuntimeTaskInstanceProtocol) -> list[dict[str, Any]]:
+    """Return a trigger for each stream that should run and that nobody supervises."""
+    with reactions(), transaction(run.settings().registry_url) as connection:
+        wanted = [s for s in streams.all_of(connection) if s.wish == streams.RUN and s.quarantined_at is None]
+    return [trigger(ti, stream) for stream in wanted if not supervised(ti, stream)]
+
+
+def wish_mirror(topic: str) -> None:
+    """Wish that the mirror of a topic runs; nothing changes when it should already."""
+    with reactions(), transaction(run.settings().registry_url) as connection:
+        wish_running(connection, names.mirror_owner(topic), streams.MIRROR)
+
+
+def wish_running(connection: Any, owner: str, kind: str) -> Stream:
+    """Wish that a stream runs and return it.
+
+    A stream that runs keeps its count of failures: a supervisor that was started anew is no reason to forgive.
+    """
+    found = streams.read(connection, owner)
+    if found is None or found.wish != streams.RUN or found.quarantined_at is not None:
+        streams.wish(connection, owner, kind, streams.RUN)
+    return streams.needed(connection, owner)
+
+
+def asked_owner(context: Context) -> str:
+    """Return the stream that a run was asked to supervise; empty when none was named."""
+    return str(context["params"].get("owner") or "")

@@ -1,0 +1,177 @@
+"""Waits for streams and for steps of a rewind: reschedule sensors, which hold no slot between two looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from sqlalchemy import Connection
+
+from rewind.control import generations, leases, rewinds, streams, supervise
+from rewind.control.database import now, transaction
+from rewind.core import lifecycle
+from rewind.core.errors import RetryError
+from rewind.core.plan import REPAIR, Plan
+from rewind.core.settings import Settings
+from rewind_airflow import run, sights, supervision
+from rewind_airflow.reactions import final_reactions
+from rewind_airflow.sights import Race
+
+LOOK_EVERY = timedelta(seconds=5)
+FOR_EVER = timedelta(days=365)
+CATCH_UP_LIMIT = timedelta(hours=1)
+
+
+class Wait(BaseSensorOperator):
+    """A sensor that gives its slot back between two looks, and looks again when a look could not be had."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Look every few seconds, for as long as it takes."""
+        super().__init__(mode="reschedule", poke_interval=LOOK_EVERY, timeout=FOR_EVER, **kwargs)
+
+    def poke(self, context: Context) -> bool:
+        """Return whether the wait is over."""
+        import time; self.log.info("CPUPROBE before %.2f", time.process_time())
+        try:
+            return self.over(context, run.settings())
+        except RetryError as error:
+            self.log.warning("%s; looking again in %s s", error, self.poke_interval)
+            return False
+
+    def over(self, context: Context, settings: Settings) -> bool:
+        """Return whether the wait is over.
+
+        Raises:
+            RetryError: It could not be found out now.
+        """
+        raise NotImplementedError
+
+
+class Supervise(Wait):
+    """Watches over one stream until it is drained: starts its driver when none lives, attaches when one does."""
+
+    def __init__(self, *, pipeline: str = "", owner: str = "", **kwargs: Any) -> None:
+        """Supervise a stream.
+
+        Args:
+            pipeline: Whose live job is meant when the run names no owner.
+            owner: The stream, where it is always the same.
+            kwargs: Arguments of every operator.
+        """
+        # A failure of the look itself must never end the supervision.
+        super().__init__(pool=supervision.POOL, retries=10_000, retry_delay=timedelta(seconds=10), **kwargs)
+        self.pipeline = pipeline
+        self.owner_name = owner
+
+    def over(self, context: Context, settings: Settings) -> bool:
+        """Look at the driver once and show where it is."""
+        owner = self.owner_name or supervision.asked_owner(context) or self._live(settings)
+        with final_reactions():
+            seen = supervise.look(settings, owner)
+        import time; self.log.info("CPUPROBE looked %.2f", time.process_time())
+        self.log.info("%s; %s", seen.message, sights.of_stream(settings, owner))
+        self.log.info("CPUPROBE end %.2f", time.process_time())
+        if seen.state == supervise.QUARANTINED:
+            raise AirflowFailException(seen.message)
+        return seen.state == supervise.DRAINED
+
+    def _live(self, settings: Settings) -> str:
+        with transaction(settings.registry_url) as connection:
+            found = generations.live(connection, self.pipeline)
+        if found is None:
+            raise AirflowFailException(f"owner: is empty and {self.pipeline} has no live job. Deploy it, or name one")
+        return found[0].job_id
+
+
+class CatchUp(Wait):
+    """Waits until the candidate is close enough to live to be compared with it."""
+
+    def over(self, context: Context, settings: Settings) -> bool:
+        """Look at both positions, and give up on a candidate that is set aside or does not come closer in time."""
+        rewind_id = run.rewind_id(context)
+        with final_reactions(), transaction(settings.registry_url) as connection:
+            plan = rewinds.read_active(connection, rewind_id)[1]
+            if plan.kind == REPAIR:
+                raise AirflowSkipException("a repair has no candidate stream")
+            begin_once(connection, context, rewind_id, "catch_up")
+        race = sights.race(settings, plan)
+        gate = int(plan.config["lag_gate"])
+        text = "%s at %s: %s behind live, %s behind Kafka's end; gate %s"
+        self.log.info(text, plan.job_id, race.candidate, race.behind_live, race.lag, gate)
+        return self._settle(settings, rewind_id, race, gate)
+
+    def _settle(self, settings: Settings, rewind_id: str, race: Race, gate: int) -> bool:
+        evidence = {"behind_live": race.behind_live, "lag": race.lag, "gate": gate}
+        with transaction(settings.registry_url) as connection:
+            problem = race.quarantined or _late(connection, rewind_id, race)
+            if problem:
+                end(connection, rewind_id, "catch_up", "failed", {**evidence, "problem": problem})
+            elif race.close(gate):
+                end(connection, rewind_id, "catch_up", "done", evidence)
+                return True
+        if problem:
+            raise AirflowFailException(f"catch_up: {problem}")
+        return False
+
+
+class Observe(Wait):
+    """Watches the pipeline for a while after its switch, then ends the rewind."""
+
+    def over(self, context: Context, settings: Settings) -> bool:
+        """Return whether the period is over and the new live job is well, or a person ended it."""
+        rewind_id = run.rewind_id(context)
+        with final_reactions(), transaction(settings.registry_url) as connection:
+            if rewinds.read(connection, rewind_id).state != lifecycle.ACTIVE:
+                self.log.info("rewind %s has ended already", rewind_id)
+                return True
+            plan = rewinds.read_active(connection, rewind_id)[1]
+            begin_once(connection, context, rewind_id, "observe")
+            pending = _pending(connection, rewind_id, plan)
+            if not pending:
+                end(connection, rewind_id, "observe", "done", {"live": plan.job_id})
+                rewinds.close(connection, rewind_id, lifecycle.FINISHED)
+        self.log.info("%s; %s", pending or "the rewind has ended", sights.of_stream(settings, plan.job_id))
+        return not pending
+
+
+def begin_once(connection: Connection, context: Context, rewind_id: str, step: str) -> None:
+    """Record that a step begins, at the first look of a try."""
+    if context["ti"].get_first_reschedule_date(context) is None:
+        rewinds.begin_step(connection, rewind_id, step)
+
+
+def end(connection: Connection, rewind_id: str, step: str, state: str, evidence: Mapping[str, Any]) -> None:
+    """Record how the newest attempt at a step ended."""
+    attempt = rewinds.last_attempt(connection, rewind_id, step)
+    rewinds.end_step(connection, rewind_id, step, attempt, state, dict(evidence))
+
+
+def _late(connection: Connection, rewind_id: str, race: Race) -> str:
+    began = max((s.started_at for s in rewinds.steps_of(connection, rewind_id) if s.step == "catch_up"), default=now())
+    if now() - began < CATCH_UP_LIMIT:
+        return ""
+    return f"the candidate is {race.behind_live:,} offsets behind live after {CATCH_UP_LIMIT}: is it slower than live?"
+
+
+def _pending(connection: Connection, rewind_id: str, plan: Plan) -> str:
+    switched = rewinds.fact_at(connection, rewind_id, "cut_over")
+    if switched is None:
+        raise AirflowFailException(f"rewind {rewind_id} has no cut-over on record, whatever its tasks say")
+    if rewinds.fact(connection, rewind_id, "finish_now"):
+        return ""
+    left = switched + timedelta(seconds=plan.request.observe_seconds) - now()
+    if left > timedelta(0):
+        return f"observing for {left} more"
+    return _illness(connection, plan.job_id)
+
+
+def _illness(connection: Connection, job_id: str) -> str:
+    stream, lease = streams.read(connection, job_id), leases.read(connection, job_id)
+    if stream is not None and stream.quarantined_at is not None:
+        return f"{job_id} is quarantined ({stream.last_failure}): mend it or roll back"
+    if lease is None or lease.holder is None or not leases.alive(lease.holder):
+        return f"{job_id} has no living driver: waiting until it is back"
+    return ""

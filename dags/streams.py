@@ -1,0 +1,65 @@
+"""Streams.
+
+`stream_<pipeline>` supervises the jobs of a pipeline: one run a job, named `<job-id>.<n>`. It starts the driver when
+none lives, attaches when one does, logs its position and lag, backs off after failures, and fails when the job is
+quarantined. The driver is no child of Airflow: ending the run does not end it. To stop a job, drain it by command;
+then the run ends green.
+
+`watch_streams` looks every minute for a stream that should run and has no supervisor, and starts one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Param, task
+from rewind_airflow import declared, supervision
+from rewind_airflow.waits import Supervise
+
+OWNER = Param(
+    "",
+    "Job id to supervise, as visits_converter-g1. Empty: the live job.",
+    type=["string", "null"],
+    pattern=r"^([a-zA-Z0-9_][a-zA-Z0-9._-]*-g[1-9][0-9]*)?$",
+    maxLength=249,
+    title="Job",
+)
+
+
+def stream_dag(pipeline: str) -> DAG:
+    with DAG(
+        dag_id=supervision.stream_dag(pipeline),
+        description=f"Supervise the streaming jobs of {pipeline}",
+        doc_md=__doc__,
+        schedule=None,
+        params={"owner": OWNER},
+        # Live, standbys and candidates run for months side by side.
+        max_active_runs=64,
+        tags=["stream", pipeline],
+    ) as dag:
+        Supervise(task_id="supervise", pipeline=pipeline)
+    return dag
+
+
+def watch_dag() -> DAG:
+    with DAG(
+        dag_id="watch_streams",
+        description="Start a supervisor for each stream that should run and has none",
+        doc_md=__doc__,
+        schedule="* * * * *",
+        start_date=datetime(2025, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["stream"],
+    ) as dag:
+        missing = task(supervision.unsupervised, task_id="find")()
+        TriggerDagRunOperator.partial(
+            task_id="start", logical_date=None, skip_when_already_exists=True, openlineage_inject_parent_info=False
+        ).expand_kwargs(missing)
+    return dag
+
+
+watch_dag()
+for declared_pipeline in declared.good():
+    stream_dag(declared_pipeline.name)

@@ -1,0 +1,1 @@
+"""Declared pipelines, a folder each."""

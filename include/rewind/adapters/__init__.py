@@ -1,0 +1,1 @@
+"""What Spark reads and writes: Kafka, the Delta mirror, checkpoints."""

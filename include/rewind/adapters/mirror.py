@@ -1,0 +1,169 @@
+"""The Delta mirror of a topic: append, read by offsets, compact, vacuum.
+
+Partitioned by ingest date; partition, offset and timestamp come first and alone have statistics, so that a
+range of offsets opens only the files that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import reduce
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from rewind.core import names
+from rewind.core.errors import IntegrityError
+from rewind.core.offsets import OffsetRange, Vector
+from rewind.core.settings import Settings
+
+_HEADER = StructType().add("key", StringType()).add("value", BinaryType())
+SCHEMA = (
+    StructType()
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add("timestamp", TimestampType())
+    .add("timestamp_type", IntegerType())
+    .add("topic_id", StringType())
+    .add("topic", StringType())
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("headers", ArrayType(_HEADER))
+    .add("ingest_date", DateType())
+)
+"""Columns of a mirror."""
+PROPERTIES = {
+    "delta.dataSkippingNumIndexedCols": "3",
+    "delta.logRetentionDuration": "interval 365 days",
+}
+
+
+def folder(settings: Settings, topic: str) -> Path:
+    """Return the folder of a topic's mirror."""
+    return names.inside(settings.mirrors, topic, "source.topic")
+
+
+def table_path(settings: Settings, topic: str) -> str:
+    """Return the path of a mirror's Delta table."""
+    return str(folder(settings, topic) / "table")
+
+
+def checkpoint_path(settings: Settings, topic: str, topic_id: str) -> str:
+    """Return the checkpoint of a mirror's query: a recreated topic gets another, for its offsets are others."""
+    return str(folder(settings, topic) / f"checkpoint-{topic_id}")
+
+
+def create(spark: SparkSession, path: str) -> None:
+    """Create the table of a mirror unless it is there."""
+    builder = DeltaTable.createIfNotExists(spark).location(path).addColumns(SCHEMA).partitionedBy("ingest_date")
+    for key, value in PROPERTIES.items():
+        builder = builder.property(key, value)
+    builder.execute()
+
+
+def append(
+    records: DataFrame, path: str, topic_id: str, day: str, *, application: str, batch: int, metadata: str
+) -> None:
+    """Append records in one commit that lands once, however often the batch is tried.
+
+    Args:
+        records: Source records with `timestamp_type`, one Kafka partition a task, hence a file.
+        path: Path of the table.
+        topic_id: Id of their topic.
+        day: Ingest date, `YYYY-MM-DD` in UTC.
+        application: Delta's `txnAppId`.
+        batch: Delta's `txnVersion`.
+        metadata: The commit's user metadata.
+    """
+    rows = records.withColumn("topic_id", F.lit(topic_id)).withColumn("ingest_date", F.lit(day).cast("date"))
+    options = {"txnAppId": application, "txnVersion": str(batch), "userMetadata": metadata}
+    rows.select(*SCHEMA.names).write.format("delta").mode("append").options(**options).save(path)
+
+
+def read(spark: SparkSession, path: str, version: int) -> DataFrame:
+    """Return a version of the mirror.
+
+    Raises:
+        IntegrityError: The version is no longer readable.
+    """
+    try:
+        return spark.read.format("delta").option("versionAsOf", version).load(path)
+    except PySparkException as error:
+        raise IntegrityError(f"mirror version {version} is no longer readable: {error}") from error
+
+
+def in_ranges(ranges: Mapping[int, OffsetRange], topic_id: str) -> Column:
+    """Return the condition that selects offsets of a topic: data columns only, so that files are skipped."""
+    parts = [
+        (F.col("partition") == p) & (F.col("offset") >= r.start) & (F.col("offset") < r.end)
+        for p, r in sorted(ranges.items())
+        if len(r)
+    ]
+    wanted = reduce(Column.__or__, parts, F.lit(False))
+    return wanted & (F.col("topic_id") == topic_id)
+
+
+def offsets_at(spark: SparkSession, path: str, topic_id: str, instant: datetime) -> Vector:
+    """Return per partition the first mirrored offset whose Kafka timestamp is at or after an instant."""
+    rows = spark.read.format("delta").load(path)
+    wanted = rows.where((F.col("timestamp") >= F.lit(instant)) & (F.col("topic_id") == topic_id))
+    first = wanted.groupBy("partition").agg(F.min("offset").alias("first"))
+    # One row a partition of the topic.
+    return {row["partition"]: row["first"] for row in first.collect()}
+
+
+def compact(spark: SparkSession, path: str, day: str, file_records: int) -> None:
+    """Rewrite a closed ingest day into few files, one Kafka partition each, in the order of its offsets.
+
+    The commit changes no data. A plain OPTIMIZE would mix partitions and lose the pruning by offset.
+
+    Args:
+        spark: The session.
+        path: Path of the table.
+        day: The ingest date.
+        file_records: Most records in one file.
+    """
+    rows = spark.read.format("delta").load(path).where(F.col("ingest_date") == F.lit(day).cast("date"))
+    counts = rows.groupBy("topic_id", "partition").count().collect()
+    parts = [
+        rows.where((F.col("topic_id") == row["topic_id"]) & (F.col("partition") == row["partition"]))
+        .repartitionByRange(-(-row["count"] // file_records), "offset")
+        .sortWithinPartitions("offset")
+        for row in counts
+    ]
+    if not parts:
+        return
+    whole = reduce(DataFrame.unionByName, parts)
+    options = {"dataChange": "false", "replaceWhere": f"ingest_date = '{day}'"}
+    whole.write.format("delta").mode("overwrite").options(**options).save(path)
+
+
+def fragmented_days(spark: SparkSession, path: str, before: str, most_files: int) -> list[str]:
+    """Return the ingest days before a day that have more than `most_files` files."""
+    files = DeltaTable.forPath(spark, path).detail().select("numFiles").first()
+    if files is None or files["numFiles"] <= most_files:
+        return []
+    rows = spark.read.format("delta").load(path).where(F.col("ingest_date") < F.lit(before).cast("date"))
+    by_day = rows.select("ingest_date", F.input_file_name().alias("file")).groupBy("ingest_date")
+    many = by_day.agg(F.count_distinct("file").alias("files")).where(F.col("files") > most_files)
+    return sorted(str(row["ingest_date"]) for row in many.collect())
+
+
+def vacuum(spark: SparkSession, path: str, retain_hours: float) -> None:
+    """Delete files that no version younger than `retain_hours` needs."""
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    DeltaTable.forPath(spark, path).vacuum(retain_hours)

@@ -1,0 +1,47 @@
+"""The planner's view of the mirror: commit records of the registry, and one pruned query for instants."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from rewind.adapters import mirror
+from rewind.control import mirror_log
+from rewind.control.broker import Broker
+from rewind.control.database import transaction
+from rewind.core.errors import RefusedError
+from rewind.core.offsets import Vector
+from rewind.core.settings import Settings
+from rewind.core.world import MirrorState, Topic
+
+
+class Mirror:
+    """What a planner reads of the mirror."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, transactional: bool) -> None:
+        """Keep the session and the places; `transactional` says that the source is written by transactions."""
+        self._spark = spark
+        self._settings = settings
+        self._transactional = transactional
+
+    def state(self, topic: str) -> MirrorState | None:
+        """Return what the mirror of the topic holds, or None when there is none."""
+        found = Broker(self._settings).topic(topic)
+        return None if found is None else read_state(self._settings, found, self._transactional)
+
+    def offsets_at(self, topic: str, instant: datetime) -> Vector:
+        """Return per partition the first mirrored offset at or after the instant; absent when there is none."""
+        found = Broker(self._settings).topic(topic)
+        if found is None:
+            raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
+        path = mirror.table_path(self._settings, topic)
+        return mirror.offsets_at(self._spark, path, found.id, instant)
+
+
+def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorState | None:
+    """Return what the mirror of a topic holds, from its commit records."""
+    with transaction(settings.registry_url) as connection:
+        commits = mirror_log.commits(connection, topic.name, topic.id)
+        deleted = mirror_log.deletions(connection, topic.name, topic.id)
+    return mirror_log.state(commits, deleted, topic, transactional)

@@ -1,0 +1,67 @@
+"""Which installation a command is about: that of the environment, else the local stack of this checkout."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+from rewind.control.broker import Broker
+from rewind.core.errors import RefusedError
+from rewind.core.settings import Settings, from_environment
+from rewind.local import cli as local_cli
+from rewind.local import stack
+from rewind.local.airflow_api import AirflowApi
+
+CONNECT_SECONDS = 1.0
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of the environment over those of the local stack."""
+    given = {key: value for key, value in os.environ.items() if key.startswith("REWIND_") and value}
+    return {**stack.environment(local_cli.home()), **given}
+
+
+def settings() -> Settings:
+    """Return the settings of the installation.
+
+    Raises:
+        RefusedError: Neither does the environment name one, nor has the local stack ever been up.
+    """
+    return from_environment(environment())
+
+
+def broker(chosen: Settings) -> Broker | None:
+    """Return the broker, None when nothing listens at its addresses: its client would try for long."""
+    return Broker(chosen) if any(_listens(address) for address in chosen.bootstrap.split(",")) else None
+
+
+def airflow_api(variables: Mapping[str, str] = os.environ) -> AirflowApi:
+    """Return a client of the Airflow that `REWIND_AIRFLOW_URL`, `_USER` and `_PASSWORD` name, else of the local stack.
+
+    Raises:
+        RefusedError: There is neither.
+    """
+    url = variables.get("REWIND_AIRFLOW_URL")
+    if url:
+        return AirflowApi(url, _needed(variables, "REWIND_AIRFLOW_USER"), _needed(variables, "REWIND_AIRFLOW_PASSWORD"))
+    running = stack.find(local_cli.home())
+    if running is None:
+        raise RefusedError("REWIND_AIRFLOW_URL", "is not set and no local stack runs", "Run `make up`, or export it")
+    return running.api()
+
+
+def _needed(variables: Mapping[str, str], name: str) -> str:
+    value = variables.get(name)
+    if not value:
+        raise RefusedError(name, "is not set", "REWIND_AIRFLOW_URL needs it beside")
+    return value
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True

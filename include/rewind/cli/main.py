@@ -1,0 +1,47 @@
+"""All commands, and what the process returns."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from rewind.core.errors import RewindError
+
+COMMANDS = (
+    "rewind.cli.show",
+    "rewind.cli.trigger",
+    "rewind.cli.operate",
+    "rewind.cli.pointer_server",
+    "rewind.local.cli",
+    "rewind.local.demo.cli",
+)
+"""Modules with an `add_parser(subparsers)`; each command sets `func(arguments) -> exit code`."""
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; an error raised on purpose is one line on stderr."""
+    parsed = parser().parse_args(arguments)
+    try:
+        return int(parsed.func(parsed))
+    except RewindError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough of it (`| head`): that is no failure, and nothing more can be printed.
+        sys.stderr.close()
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    made = argparse.ArgumentParser(prog="rewind", description="Reprocess a streaming pipeline beside itself.")
+    subparsers = made.add_subparsers(required=True, metavar="command")
+    for name in COMMANDS:
+        import_module(name).add_parser(subparsers)
+    return made

@@ -1,0 +1,70 @@
+"""`pause`, `resume`, `throttle`, `finish`, `run` and `drain`: wishes that running jobs read from the registry."""
+
+from __future__ import annotations
+
+import argparse
+
+from rewind.cli import context
+from rewind.control import rewinds, streams
+from rewind.control.database import transaction
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands that steer what runs."""
+    for name, function, text in (
+        ("pause", _pause, "pause the backfill of a rewind after its chunk"),
+        ("resume", _resume, "let it go on"),
+        ("throttle", _throttle, "limit its speed"),
+        ("finish", _finish, "end the observation of a rewind now"),
+    ):
+        verb = subparsers.add_parser(name, help=text)
+        verb.add_argument("rewind", help="id of the rewind, as `status` shows it")
+        verb.set_defaults(func=function)
+        if name == "throttle":
+            verb.add_argument("--rate", type=int, help="records per second; without it the limit is lifted")
+    for name, text in (("run", "let a stream run; lifts a quarantine"), ("drain", "end it after its batch")):
+        verb = subparsers.add_parser(name, help=text)
+        verb.add_argument("owner", help="a job id, or mirror-<topic>")
+        verb.set_defaults(func=_wish, wanted={"run": streams.RUN, "drain": streams.DRAIN}[name])
+
+
+def _pause(arguments: argparse.Namespace) -> int:
+    return _control(arguments.rewind, paused=True)
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    return _control(arguments.rewind, paused=False)
+
+
+def _control(rewind: str, *, paused: bool) -> int:
+    with transaction(context.settings().registry_url) as connection:
+        _, limit = rewinds.controls(connection, rewind)
+        rewinds.set_controls(connection, rewind, paused=paused, records_per_second=limit)
+    print(
+        f"{rewind}: {'paused' if paused else 'goes on'}{f', at most {limit} records/s' if limit and not paused else ''}"
+    )
+    return 0
+
+
+def _throttle(arguments: argparse.Namespace) -> int:
+    with transaction(context.settings().registry_url) as connection:
+        paused, _ = rewinds.controls(connection, arguments.rewind)
+        rewinds.set_controls(connection, arguments.rewind, paused=paused, records_per_second=arguments.rate)
+    print(f"{arguments.rewind}: {f'at most {arguments.rate} records/s' if arguments.rate else 'no limit'}")
+    return 0
+
+
+def _finish(arguments: argparse.Namespace) -> int:
+    with transaction(context.settings().registry_url) as connection:
+        rewinds.read_active(connection, arguments.rewind)
+        rewinds.fix(connection, arguments.rewind, "finish_now", True)
+    print(f"{arguments.rewind}: its observation ends at the next look")
+    return 0
+
+
+def _wish(arguments: argparse.Namespace) -> int:
+    with transaction(context.settings().registry_url) as connection:
+        stream = streams.needed(connection, arguments.owner)
+        streams.wish(connection, arguments.owner, stream.kind, arguments.wanted)
+    print(f"{arguments.owner}: wished to {arguments.wanted}")
+    return 0

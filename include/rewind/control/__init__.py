@@ -1,0 +1,1 @@
+"""The state of the lifecycle and what changes it: registry, Kafka client, bundles, submits."""

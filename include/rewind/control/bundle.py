@@ -1,0 +1,192 @@
+"""Bundles: the code of a generation, frozen with hashes.
+
+A bundle is a folder `<hash>/` with `main/*.py` (the spark-submit mains), `rewind.zip` (the packages `rewind`
+and `pipelines`) and `bundle.json` (the hash of every file). The zip holds regular packages with directory
+entries: a namespace package in a zip would lose silently to one in a checkout.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rewind.core.crash import side_effect
+from rewind.core.errors import IntegrityError, RefusedError
+from rewind.core.settings import Settings
+
+# Any fixed instant will do: the zip of equal files must be equal, and zip knows no earlier year.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A frozen bundle on disk.
+
+    Attributes:
+        folder: Its folder.
+        hash: Hash over the hashes of its files.
+        files: SHA-256 of every file, by its path within the bundle's source.
+    """
+
+    folder: Path
+    hash: str
+    files: Mapping[str, str]
+
+    @property
+    def zip(self) -> Path:
+        """The packages, for `py_files`."""
+        return self.folder / "rewind.zip"
+
+    def main(self, job: str) -> Path:
+        """Return the main of a job, for `application`."""
+        return self.folder / "main" / f"{job}.py"
+
+
+def build(settings: Settings, pipeline: str | None) -> Bundle:
+    """Return the bundle of the code as it is now with one pipeline in it (or none), made unless it is there.
+
+    Raises:
+        RefusedError: The pipeline's folder is missing.
+    """
+    if pipeline is not None and not (settings.pipelines / pipeline / "logic.py").is_file():
+        raise RefusedError("pipeline", f"{pipeline!r} has no folder with a logic.py", "Add include/pipelines/<name>/")
+    sources = _sources(settings, pipeline)
+    files = {name: _hash(path.read_bytes()) for name, path in sources.items()}
+    whole = _hash(json.dumps(files, sort_keys=True).encode())
+    folder = settings.data / "bundles" / whole[:16]
+    if not (folder / "bundle.json").is_file():
+        _write(folder, sources, files, whole)
+    return Bundle(folder, whole[:16], files)
+
+
+def running(main: Path) -> Bundle:
+    """Return the bundle that a main was submitted from, each byte checked.
+
+    Args:
+        main: Path of the main, `<bundle>/main/<job>.py`.
+
+    Raises:
+        IntegrityError: It does not lie in a bundle, or the bundle was changed.
+    """
+    folder = main.resolve().parent.parent
+    try:
+        whole = str(json.loads((folder / "bundle.json").read_text())["hash"])
+    except (OSError, ValueError, KeyError) as error:
+        raise IntegrityError(f"{main} was not submitted from a bundle ({error})") from None
+    return verified(folder, whole[:16])
+
+
+def freeze(made: Bundle, target: Path) -> Bundle:
+    """Copy a bundle into a generation's folder; harmless when it is there already."""
+    if not (target / "bundle.json").is_file():
+        with side_effect("bundle.freeze"), _beside(target) as staging:
+            shutil.copytree(made.folder, staging, dirs_exist_ok=True)
+    return verified(target, made.hash)
+
+
+def verified(folder: Path, expected: str) -> Bundle:
+    """Return the bundle of a folder after checking each of its bytes.
+
+    Raises:
+        IntegrityError: A file is missing, unlisted or changed, or it is another bundle.
+    """
+    try:
+        listed: dict[str, str] = json.loads((folder / "bundle.json").read_text())["files"]
+    except (OSError, ValueError, KeyError) as error:
+        raise IntegrityError(f"bundle {folder}: bundle.json cannot be read ({error}); rewind with same_code") from None
+    if _hash(json.dumps(listed, sort_keys=True).encode())[:16] != expected:
+        raise IntegrityError(f"bundle {folder} is not {expected}; rewind with same_code to make a new generation")
+    found = {f"main/{p.name}": _hash(p.read_bytes()) for p in (folder / "main").glob("*.py")}
+    try:
+        with zipfile.ZipFile(folder / "rewind.zip") as packed:
+            found |= {i.filename: _hash(packed.read(i)) for i in packed.infolist() if not i.is_dir()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise IntegrityError(f"bundle {folder}: rewind.zip cannot be read ({error})") from None
+    changed = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
+    if changed:
+        raise IntegrityError(f"bundle {folder}: changed since it was frozen: {', '.join(changed)}")
+    return Bundle(folder, expected, listed)
+
+
+def check_origin(modules: Mapping[str, object], bundle: Path) -> None:
+    """Check that all loaded modules of ours come from a bundle.
+
+    Args:
+        modules: `sys.modules`.
+        bundle: Folder of the bundle.
+
+    Raises:
+        IntegrityError: One was loaded from elsewhere.
+    """
+    ours = {
+        name: str(getattr(module, "__file__", None))
+        for name, module in modules.items()
+        if name.split(".")[0] in ("rewind", "pipelines")
+    }
+    # Spark unpacks nothing but may copy py_files into a folder of its own; the name of the zip stays.
+    strangers = sorted(f"{n} from {f}" for n, f in ours.items() if f"{os.sep}rewind.zip{os.sep}" not in f)
+    if strangers or not ours:
+        raise IntegrityError(f"not loaded from the bundle {bundle}: {'; '.join(strangers) or 'rewind'}")
+
+
+def _sources(settings: Settings, pipeline: str | None) -> dict[str, Path]:
+    include = Path(__file__).resolve().parents[2]
+    if not include.is_dir():
+        raise IntegrityError(f"{include}: a bundle is made from a checkout, not from within a bundle")
+    # A driver needs no local stack and no decision records.
+    packages = [p for p in _package_files(include / "rewind") if "/local/" not in p.as_posix()]
+    sources = {p.relative_to(include).as_posix(): p for p in packages}
+    if pipeline is not None:
+        sources["pipelines/__init__.py"] = settings.pipelines / "__init__.py"
+        folder = settings.pipelines / pipeline
+        files = [*_package_files(folder), folder / "pipeline.yaml"]
+        sources |= {f"pipelines/{pipeline}/{p.relative_to(folder).as_posix()}": p for p in files}
+    return sources | {f"main/{p.name}": p for p in sorted(settings.jobs.glob("*.py"))}
+
+
+def _package_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def _write(folder: Path, sources: Mapping[str, Path], files: Mapping[str, str], whole: str) -> None:
+    with _beside(folder) as staging:
+        (staging / "main").mkdir()
+        packed = {n: p for n, p in sources.items() if not n.startswith("main/")}
+        with zipfile.ZipFile(staging / "rewind.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for directory in sorted({f"{parent}/" for n in packed for parent in Path(n).parents if parent.name}):
+                archive.writestr(zipfile.ZipInfo(directory, _EPOCH), b"")
+            for name in sorted(packed):
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), packed[name].read_bytes(), zipfile.ZIP_DEFLATED)
+        for name in sources.keys() - packed.keys():
+            shutil.copyfile(sources[name], staging / name)
+        (staging / "bundle.json").write_text(json.dumps({"hash": whole, "files": dict(files)}, indent=1, sort_keys=True))
+
+
+class _beside:  # noqa: N801 - reads as the step it is in a with statement
+    """A staging folder that becomes `target` in one rename when the body succeeds."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def __enter__(self) -> Path:
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=self._target.parent))
+        return self._staging
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and not self._target.exists():
+            self._staging.chmod(0o755)
+            self._staging.rename(self._target)
+        else:
+            shutil.rmtree(self._staging, ignore_errors=True)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,144 @@
+"""Collection: exactly what the manifest of a retired or aborted generation lists, by name and id."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import select
+
+from rewind.control import generations, leases, manifest, schema, streams, supervise
+from rewind.control.broker import Broker
+from rewind.control.database import now, transaction
+from rewind.control.manifest import Entry
+from rewind.core import lifecycle, names
+from rewind.core.crash import side_effect
+from rewind.core.errors import LeaseHeldError, RefusedError
+from rewind.core.settings import Settings
+
+COLLECTABLE = (lifecycle.RETIRED, lifecycle.ABORTED, lifecycle.MERGED)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A generation that will be collected.
+
+    Attributes:
+        job_id: The generation.
+        state: Its state.
+        at: When its grace ends, UTC; None when it is due at once.
+        now: Whether it is due.
+        owns: Names of what would go.
+    """
+
+    job_id: str
+    state: str
+    at: datetime | None
+    now: bool
+    owns: tuple[str, ...]
+
+    def told(self) -> str:
+        """Return one line for a log."""
+        when = "now" if self.now else f"at {self.at}Z"
+        return f"{self.job_id} ({self.state}) goes {when}: {', '.join(self.owns)}"
+
+
+def due(settings: Settings) -> list[Due]:
+    """Return what will be collected, and when: standbys after their grace, all else that is over at once."""
+    table = schema.generations
+    with transaction(settings.registry_url) as connection:
+        rows = connection.execute(select(table.c.job_id, table.c.state, table.c.grace_until).order_by(table.c.job_id))
+        found = []
+        for job_id, state, until in rows.all():
+            if state not in (lifecycle.STANDBY, *COLLECTABLE):
+                continue
+            owns = tuple(e.name for e in manifest.read(connection, job_id) if e.state != manifest.DELETED)
+            is_due = state in COLLECTABLE or (until is not None and until <= now())
+            found.append(Due(job_id, state, until if state == lifecycle.STANDBY else None, is_due, owns))
+    return found
+
+
+def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
+    """Drain and retire a standby whose grace is over, then collect it; return what was done with each entry.
+
+    Raises:
+        RefusedError: Its grace is not over, or its state forbids it.
+        RetryError: Its driver does not end.
+    """
+    with transaction(settings.registry_url) as connection:
+        state = generations.read(connection, job_id).state
+        until = generations.grace_until(connection, job_id)
+        if state == lifecycle.STANDBY:
+            if until is None or until > now():
+                raise RefusedError("job_id", f"{job_id} stands by until {until}Z", "Wait, or switch again")
+            streams.wish(connection, job_id, streams.GENERATION, streams.DRAIN)
+    if state == lifecycle.STANDBY:
+        supervise.end(settings, job_id)
+        with transaction(settings.registry_url) as connection:
+            # A rollback that came meanwhile has made it live again: then this move is refused.
+            generations.move(connection, job_id, lifecycle.RETIRED)
+    return collect(settings, job_id)
+
+
+def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
+    """Delete what a retired or aborted generation owns; again is harmless.
+
+    Raises:
+        RefusedError: The generation is in another state, or one of its names belongs to something else now.
+        LeaseHeldError: A driver of it lives.
+    """
+    with transaction(settings.registry_url) as connection:
+        generation = generations.read(connection, job_id)
+        lease = leases.read(connection, job_id)
+        entries = manifest.read(connection, job_id)
+    if generation.state == lifecycle.COLLECTED:
+        return []
+    if generation.state not in COLLECTABLE:
+        raise RefusedError("job_id", f"{job_id} is {generation.state}", "Only what is over is collected")
+    if lease is not None and lease.holder is not None and leases.alive(lease.holder):
+        raise LeaseHeldError(f"{job_id} has a living driver: {lease.holder}")
+    lines = [_delete(settings, job_id, entry) for entry in entries if entry.state != manifest.DELETED]
+    refused = [line["name"] for line in lines if line["result"] == "refused"]
+    if refused:
+        raise RefusedError("manifest", f"{job_id}: left alone: {', '.join(refused)}", "Look at the deletions ledger")
+    with transaction(settings.registry_url) as connection:
+        generations.move(connection, job_id, lifecycle.COLLECTED)
+    return lines
+
+
+def _delete(settings: Settings, job_id: str, entry: Entry) -> dict[str, str]:
+    try:
+        with side_effect(f"delete.{entry.kind}"):
+            result, detail = _gone(settings, job_id, entry), ""
+    except RefusedError as error:
+        result, detail = "refused", str(error)
+    with transaction(settings.registry_url) as connection:
+        if result != "refused":
+            manifest.set_state(connection, job_id, entry.kind, entry.name, manifest.DELETED)
+        manifest.record(connection, job_id, entry, result, detail)
+    return {"kind": entry.kind, "name": entry.name, "result": result}
+
+
+def _gone(settings: Settings, job_id: str, entry: Entry) -> str:
+    if entry.kind == manifest.TOPIC:
+        if entry.resource_id is None:
+            return _unmade_topic(settings, entry.name)
+        return "deleted" if Broker(settings).delete_topic(entry.name, entry.resource_id) else "absent"
+    if entry.kind == manifest.GROUP:
+        return "deleted" if Broker(settings).delete_group(entry.name) else "absent"
+    folder = names.inside(settings.generations, job_id, "manifest")
+    if folder != Path(entry.name):
+        raise RefusedError("manifest", f"{entry.name} is not the folder of {job_id}", "Look at the manifest")
+    if not folder.exists():
+        return "absent"
+    shutil.rmtree(folder)
+    return "deleted"
+
+
+def _unmade_topic(settings: Settings, name: str) -> str:
+    # Named but never recorded as made: a topic of that name may be anyone's.
+    if Broker(settings).topic(name) is None:
+        return "absent"
+    raise RefusedError("manifest", f"topic {name} exists, but its id is not recorded", "Delete it by hand if it is yours")

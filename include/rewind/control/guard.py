@@ -1,0 +1,116 @@
+"""Hold a lease while a driver works: taken on proof, renewed in the background, checked before each write."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from rewind.control import leases
+from rewind.control.database import check_protocol, transaction
+from rewind.core import names
+from rewind.core.errors import LeaseHeldError, LeaseLostError, RetryError
+from rewind.core.settings import Settings
+
+RENEW_SECONDS = 5.0
+REGISTRY_AWAY_SECONDS = 900.0
+"""How long a driver goes on without a registry. A lease cannot pass on meanwhile: that needs the registry."""
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """The lease of one owner, as a context: taken at entry, given back at exit.
+
+    Attributes:
+        token: The lease's token, once taken.
+    """
+
+    def __init__(self, settings: Settings, owner: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """Keep what is needed; nothing is taken yet."""
+        self._settings = settings
+        self._owner = owner
+        self._clock = clock
+        self._lock = _lock_file(settings.home, owner)
+        self._stop = threading.Event()
+        self._lost: LeaseLostError | None = None
+        self._renewed = clock()
+        self.token = 0
+
+    def __enter__(self) -> Guard:
+        """Take the lease.
+
+        Raises:
+            LeaseHeldError: Another driver of this owner lives, or may live.
+        """
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LeaseHeldError(f"{self._owner}: another process of this host holds its lock") from None
+        with transaction(self._settings.registry_url) as connection:
+            check_protocol(connection)
+            self.token = leases.take(connection, self._owner, leases.this_driver())
+        self._renewed = self._clock()
+        threading.Thread(target=self._renew_for_ever, name="lease", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the lease back."""
+        self._stop.set()
+        try:
+            with transaction(self._settings.registry_url) as connection:
+                leases.give_back(connection, self._owner, self.token)
+        except RetryError as away:
+            log.warning("%s: the lease stays, its holder is about to end: %s", self._owner, away)
+        os.close(self._lock)
+
+    def check(self) -> None:
+        """Check that this driver may write.
+
+        Raises:
+            LeaseLostError: A newer token was handed out, or the registry has been away for too long.
+        """
+        if self._lost is not None:
+            raise self._lost
+        try:
+            self.renew()
+        except RetryError as away:
+            silent = self._clock() - self._renewed
+            if silent > REGISTRY_AWAY_SECONDS:
+                raise LeaseLostError(f"{self._owner}: no registry for {silent:.0f} s") from away
+            log.warning("%s goes on without registry for %.0f s: %s", self._owner, silent, away)
+
+    def renew(self) -> None:
+        """Record that this driver lives.
+
+        Raises:
+            LeaseLostError: A newer token was handed out.
+            RetryError: The registry is away.
+        """
+        with transaction(self._settings.registry_url) as connection:
+            leases.renew(connection, self._owner, self.token)
+        self._renewed = self._clock()
+
+    def _renew_for_ever(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            try:
+                self.renew()
+            except LeaseLostError as lost:
+                self._lost = lost
+                return
+            except RetryError as away:
+                log.warning("%s: lease not renewed: %s", self._owner, away)
+
+
+def _lock_file(home: Path, owner: str) -> int:
+    folder = home / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = names.inside(folder, f"{owner}.lock", "owner")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,0 +1,134 @@
+"""Leases: one driver an owner, proved dead before another starts.
+
+A lease never passes on by expiry alone: the holder's processes must be gone. A process is known by host,
+pid and start time (`/proc/<pid>/stat`, field 22: https://man7.org/linux/man-pages/man5/proc.5.html), since
+pids are used again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from rewind.control import schema
+from rewind.control.database import now
+from rewind.core.errors import LeaseHeldError, LeaseLostError
+
+_table = schema.leases
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, told from later ones with its pid by its start time in clock ticks since boot."""
+
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease.
+
+    Attributes:
+        host: Host name.
+        boot: Id of the host's boot; after another boot none of its processes lives.
+        processes: The Python driver and its JVM.
+        group: Process group of the driver's session.
+    """
+
+    host: str
+    boot: str
+    processes: tuple[Process, ...]
+    group: int
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A lease as the registry holds it; without holder it was given back."""
+
+    owner: str
+    token: int
+    holder: Holder | None
+    renewed_at: datetime
+
+
+def process_of(pid: int) -> Process | None:
+    """Return a living process of this host, or None when there is none (a zombie has ended)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else Process(pid, int(fields[19]))
+
+
+def this_driver() -> Holder:
+    """Return this process and its parent, the JVM that spark-submit runs it from."""
+    pids = (os.getpid(), os.getppid())
+    processes = tuple(p for p in map(process_of, pids) if p is not None)
+    return Holder(socket.gethostname(), _boot(), processes, os.getpgrp())
+
+
+def alive(holder: Holder) -> bool:
+    """Return whether a process of the holder lives, or may live: another host's can not be seen from here."""
+    if holder.host != socket.gethostname():
+        return True
+    return holder.boot == _boot() and any(process_of(p.pid) == p for p in holder.processes)
+
+
+def read(connection: Connection, owner: str) -> Lease | None:
+    """Return the lease of an owner, or None when it was never taken."""
+    row = connection.execute(select(_table).where(_table.c.owner == owner)).one_or_none()
+    return None if row is None else Lease(row.owner, row.token, _holder(row.holder), row.renewed_at)
+
+
+def take(connection: Connection, owner: str, holder: Holder) -> int:
+    """Take the lease of an owner and return its new token.
+
+    Raises:
+        LeaseHeldError: The last holder lives, or may live.
+    """
+    found = read(connection, owner)
+    if found is not None and found.holder is not None and alive(found.holder):
+        raise LeaseHeldError(f"{owner} is held with token {found.token} by {found.holder}")
+    token = 1 if found is None else found.token + 1
+    values = {"token": token, "holder": asdict(holder), "renewed_at": now()}
+    if found is None:
+        connection.execute(insert(_table).values(owner=owner, **values))
+    else:
+        connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+    return token
+
+
+def renew(connection: Connection, owner: str, token: int) -> None:
+    """Record that the holder of a token lives.
+
+    Raises:
+        LeaseLostError: A newer token was handed out.
+    """
+    mine = (_table.c.owner == owner) & (_table.c.token == token)
+    if connection.execute(update(_table).where(mine).values(renewed_at=now())).rowcount != 1:
+        found = read(connection, owner)
+        raise LeaseLostError(f"{owner}: token {token} has lost to {found.token if found else 'none'}")
+
+
+def give_back(connection: Connection, owner: str, token: int) -> None:
+    """End a lease; harmless when a newer token holds it."""
+    mine = (_table.c.owner == owner) & (_table.c.token == token)
+    connection.execute(update(_table).where(mine).values(holder=None, renewed_at=now()))
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _holder(body: dict[str, Any] | None) -> Holder | None:
+    if body is None:
+        return None
+    processes = tuple(Process(**p) for p in body["processes"])
+    return Holder(body["host"], body["boot"], processes, body["group"])

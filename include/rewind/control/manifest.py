@@ -1,0 +1,97 @@
+"""What each generation owns, named before it is made, and what has been deleted of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from rewind.control import schema
+from rewind.control.database import now
+
+TOPIC, GROUP, FOLDER = "topic", "group", "folder"
+NAMED, MADE, WITHDRAWN, DELETED = "named", "made", "withdrawn", "deleted"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing a generation owns.
+
+    Attributes:
+        kind: topic, group or folder.
+        name: Its exact name.
+        resource_id: What tells it from another of the same name; a topic's id.
+        state: named, made, withdrawn or deleted.
+    """
+
+    kind: str
+    name: str
+    resource_id: str | None
+    state: str
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One line of the deletions ledger: `deleted`, `absent` or `refused`, with the detail."""
+
+    job_id: str
+    kind: str
+    name: str
+    resource_id: str | None
+    result: str
+    detail: str
+    at: datetime
+
+
+def name(connection: Connection, job_id: str, kind: str, resource: str) -> None:
+    """Name a thing before it is made; harmless when it is named already."""
+    table = schema.manifest
+    if connection.execute(select(table.c.state).where(_entry(job_id, kind, resource))).first() is None:
+        connection.execute(insert(table).values(job_id=job_id, kind=kind, name=resource, state=NAMED))
+
+
+def made(connection: Connection, job_id: str, kind: str, resource: str, resource_id: str | None) -> None:
+    """Record that a named thing exists now, with its id."""
+    values = {"state": MADE, "resource_id": resource_id}
+    connection.execute(update(schema.manifest).where(_entry(job_id, kind, resource)).values(**values))
+
+
+def set_state(connection: Connection, job_id: str, kind: str, resource: str, state: str) -> None:
+    """Record that a thing is withdrawn or deleted."""
+    connection.execute(update(schema.manifest).where(_entry(job_id, kind, resource)).values(state=state))
+
+
+def read(connection: Connection, job_id: str) -> list[Entry]:
+    """Return what a generation owns, topics last, so that an interrupted collection leaves its names findable."""
+    rows = connection.execute(select(schema.manifest).where(schema.manifest.c.job_id == job_id))
+    entries = [Entry(row.kind, row.name, row.resource_id, row.state) for row in rows]
+    return sorted(entries, key=lambda entry: (entry.kind == TOPIC, entry.kind, entry.name))
+
+
+def record(connection: Connection, job_id: str, entry: Entry, result: str, detail: str) -> None:
+    """Add a line to the deletions ledger."""
+    connection.execute(
+        insert(schema.deletions).values(
+            job_id=job_id,
+            kind=entry.kind,
+            name=entry.name,
+            resource_id=entry.resource_id,
+            result=result,
+            detail=detail,
+            at=now(),
+        )
+    )
+
+
+def ledger(connection: Connection, job_id: str) -> list[Deletion]:
+    """Return the deletions of a generation, oldest first."""
+    table = schema.deletions
+    rows = connection.execute(select(table).where(table.c.job_id == job_id).order_by(table.c.id))
+    return [Deletion(r.job_id, r.kind, r.name, r.resource_id, r.result, r.detail, r.at) for r in rows]
+
+
+def _entry(job_id: str, kind: str, resource: str) -> Any:
+    table = schema.manifest
+    return (table.c.job_id == job_id) & (table.c.kind == kind) & (table.c.name == resource)

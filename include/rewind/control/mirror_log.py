@@ -1,0 +1,126 @@
+"""What the mirror's commits hold, so that planning never scans it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select
+
+from rewind.control import schema
+from rewind.control.database import now
+from rewind.core.offsets import OffsetRange, Ranges, merged
+from rewind.core.world import MirrorState, Topic
+
+_table = schema.mirror_commits
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One data commit of a mirror.
+
+    Attributes:
+        version: Version of the Delta table it made.
+        topic_id: Id of the mirrored topic.
+        ranges: Offsets read, per partition.
+        counts: Records found in them, per partition.
+        holes: Offsets in `ranges` at which no record was found.
+        bytes: Bytes of the files it added.
+    """
+
+    version: int
+    topic_id: str
+    ranges: Ranges
+    counts: Mapping[int, int]
+    holes: Mapping[int, list[OffsetRange]]
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body that also travels in the commit's user metadata."""
+        return {
+            "topic_id": self.topic_id,
+            "ranges": {str(p): [r.start, r.end] for p, r in self.ranges.items()},
+            "counts": {str(p): n for p, n in self.counts.items()},
+            "holes": {str(p): [[r.start, r.end] for r in rs] for p, rs in self.holes.items()},
+            "bytes": self.bytes,
+        }
+
+
+def from_json(version: int, body: Mapping[str, Any]) -> Commit:
+    """Return the commit whose body `to_json` made."""
+    return Commit(
+        version=version,
+        topic_id=body["topic_id"],
+        ranges={int(p): OffsetRange(*r) for p, r in body["ranges"].items()},
+        counts={int(p): n for p, n in body["counts"].items()},
+        holes={int(p): [OffsetRange(*r) for r in rs] for p, rs in body["holes"].items()},
+        bytes=body["bytes"],
+    )
+
+
+def record(connection: Connection, topic: str, made: Commit) -> None:
+    """Record a commit; harmless when it is recorded already."""
+    key = (_table.c.topic == topic) & (_table.c.topic_id == made.topic_id) & (_table.c.version == made.version)
+    if connection.execute(select(_table.c.version).where(key)).first() is None:
+        values = made.to_json() | {"topic": topic, "version": made.version, "at": now()}
+        connection.execute(insert(_table).values(**values))
+
+
+def commits(connection: Connection, topic: str, topic_id: str) -> list[Commit]:
+    """Return the commits of a mirrored topic, in order."""
+    where = (_table.c.topic == topic) & (_table.c.topic_id == topic_id)
+    return [_commit(row) for row in connection.execute(select(_table).where(where).order_by(_table.c.version))]
+
+
+def record_deletion(connection: Connection, topic: str, topic_id: str, partition: int, gone: OffsetRange, why: str) -> None:
+    """Record that offsets were deleted from the mirror on purpose: a legal hole from now on."""
+    values = {"topic": topic, "topic_id": topic_id, "partition": partition, "reason": why, "at": now()}
+    connection.execute(insert(schema.mirror_deletions).values(start=gone.start, end=gone.end, **values))
+
+
+def deletions(connection: Connection, topic: str, topic_id: str) -> dict[int, list[OffsetRange]]:
+    """Return the offsets that were deleted on purpose, per partition."""
+    table = schema.mirror_deletions
+    rows = connection.execute(select(table).where((table.c.topic == topic) & (table.c.topic_id == topic_id)))
+    found: dict[int, list[OffsetRange]] = {}
+    for row in rows:
+        found.setdefault(row.partition, []).append(OffsetRange(row.start, row.end))
+    return {p: merged(parts) for p, parts in found.items()}
+
+
+def state(
+    made: Iterable[Commit], deleted: Mapping[int, list[OffsetRange]], topic: Topic, transactional: bool
+) -> MirrorState | None:
+    """Return what the mirror of a topic holds; None when it has no commit of this topic's id.
+
+    Holes of a compacted topic, or of one that is written by transactions, are legal: compaction and commit
+    markers leave offsets without records. Those of any other topic are legal only where a deletion is recorded.
+    """
+    known = [commit for commit in made if commit.topic_id == topic.id]
+    if not known:
+        return None
+    partitions = sorted({p for commit in known for p in commit.ranges})
+    covered = {p: merged(c.ranges[p] for c in known if p in c.ranges) for p in partitions}
+    holes = {p: merged(h for c in known for h in c.holes.get(p, [])) for p in partitions}
+    holes = {p: merged([*parts, *deleted.get(p, [])]) for p, parts in holes.items()}
+    legal = dict(holes) if topic.compacted or transactional else {p: deleted.get(p, []) for p in partitions}
+    return MirrorState(
+        version=known[-1].version,
+        topic_id=topic.id,
+        covered=covered,
+        holes=holes,
+        legal_holes=legal,
+        records=sum(n for c in known for n in c.counts.values()),
+        bytes=sum(c.bytes for c in known),
+    )
+
+
+def newest_version(connection: Connection, topic: str) -> int:
+    """Return the newest version whose commit is recorded, -1 before the first."""
+    found = connection.execute(select(func.max(_table.c.version)).where(_table.c.topic == topic)).scalar()
+    return -1 if found is None else int(found)
+
+
+def _commit(row: Row[Any]) -> Commit:
+    return from_json(row.version, dict(row._mapping))

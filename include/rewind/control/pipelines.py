@@ -1,0 +1,185 @@
+"""Load declared pipelines: folders with `pipeline.yaml` and `logic.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from rewind.core import names, times
+from rewind.core.errors import RefusedError, RewindError
+from rewind.core.pipeline import ExpectedChange, Pipeline, thaw
+
+_TEXT = {"type": "string", "minLength": 1}
+_TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
+_COUNT = {"type": "integer", "minimum": 1}
+_EXPECTED = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["column"],
+    "properties": {"column": _TEXT, "rule": {"type": "string"}},
+}
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["source", "output"],
+    "properties": {
+        "source": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["topic", "schema"],
+            "properties": {
+                "topic": _TEXT,
+                "schema": _TEXT,
+                "required": _TEXTS,
+                "transactional": {"type": "boolean"},
+                "isolation": {"enum": ["read_committed", "read_uncommitted"]},
+            },
+        },
+        "output": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["topic"],
+            "properties": {"topic": _TEXT, "key": _TEXTS},
+        },
+        "session_time_zone": _TEXT,
+        "stateful": {"type": "boolean"},
+        "several_rows": {"type": "boolean"},
+        "stream": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"trigger": _TEXT, "max_offsets": _COUNT},
+        },
+        "backfill": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"chunk_records": _COUNT},
+        },
+        "gates": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"lag_records": _COUNT},
+        },
+        "compare": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"expected": {"type": "array", "items": _EXPECTED}},
+        },
+    },
+}
+"""JSON schema of `pipeline.yaml`."""
+
+OVERRIDES: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "session_time_zone": _TEXT,
+        "trigger_seconds": {"type": "number", "exclusiveMinimum": 0},
+        "max_offsets": _COUNT,
+        "chunk_records": _COUNT,
+        "lag_gate": _COUNT,
+        "output_key": _TEXTS,
+    },
+}
+"""JSON schema of the settings that a rewind may override, by their names in `rewind.core.pipeline`."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A pipeline folder that cannot be used, and why."""
+
+    name: str
+    problem: str
+
+
+def load_all(folder: Path) -> tuple[list[Pipeline], list[Broken]]:
+    """Return the pipelines of a folder, and those that are broken: one takes away only itself."""
+    good: list[Pipeline] = []
+    broken: list[Broken] = []
+    for path in sorted(folder.glob("*/pipeline.yaml")):
+        try:
+            good.append(load(folder, path.parent.name))
+        except RewindError as error:
+            broken.append(Broken(path.parent.name, str(error)))
+    return good, broken
+
+
+def load(folder: Path, name: str) -> Pipeline:
+    """Return one declared pipeline.
+
+    Raises:
+        RefusedError: There is none, or its `pipeline.yaml` breaks the schema; the field is named.
+    """
+    path = names.inside(folder, name, "pipeline") / "pipeline.yaml"
+    if not path.is_file():
+        there = sorted(p.parent.name for p in folder.glob("*/pipeline.yaml"))
+        raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {there}")
+    if not (path.parent / "logic.py").is_file():
+        raise RefusedError("pipeline", f"{name} has no logic.py", "Add it beside pipeline.yaml")
+    return parse(name, _read(path))
+
+
+def parse(name: str, body: Any) -> Pipeline:
+    """Return the pipeline that the parsed YAML declares.
+
+    Raises:
+        RefusedError: The YAML breaks the schema, or a name or duration in it is illegal.
+    """
+    check(body, SCHEMA, "pipeline.yaml")
+    names.checked_new([name], [], "pipeline")
+    source, output, stream = body["source"], body["output"], body.get("stream", {})
+    trigger = times.parse_duration(stream.get("trigger", "PT1S"), "stream.trigger").total_seconds()
+    defaults = Pipeline(name, source["topic"], source["schema"], output["topic"])
+    expected = body.get("compare", {}).get("expected", [])
+    return Pipeline(
+        name=name,
+        source_topic=names.checked(source["topic"], "source.topic"),
+        schema=source["schema"],
+        output_topic=names.checked(output["topic"], "output.topic"),
+        required=tuple(source.get("required", ())),
+        transactional=source.get("transactional", False),
+        isolation=source.get("isolation", defaults.isolation),
+        output_key=tuple(output.get("key", ())),
+        session_time_zone=body.get("session_time_zone", defaults.session_time_zone),
+        stateful=body.get("stateful", False),
+        several_rows=body.get("several_rows", False),
+        trigger_seconds=trigger,
+        max_offsets=stream.get("max_offsets", defaults.max_offsets),
+        chunk_records=body.get("backfill", {}).get("chunk_records", defaults.chunk_records),
+        lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
+        expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
+    )
+
+
+def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
+    """Return the pipeline with some settings replaced.
+
+    Raises:
+        RefusedError: A setting that may not be overridden, or a bad value.
+    """
+    check(dict(overrides), OVERRIDES, "overrides")
+    return thaw(pipeline.frozen() | dict(overrides))
+
+
+def check(body: Any, schema: Mapping[str, Any], field: str) -> None:
+    """Check a value against a JSON schema.
+
+    Raises:
+        RefusedError: The first violation, with the path of its field.
+    """
+    error = next(iter(sorted(Draft202012Validator(schema).iter_errors(body), key=lambda e: list(e.path))), None)
+    if error is not None:
+        where = ".".join([field, *map(str, error.path)])
+        raise RefusedError(where, error.message, "Mend it: README.md lists the fields")
+
+
+def _read(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise RefusedError(str(path.parent.name), f"pipeline.yaml is no YAML ({error})", "Mend it") from None

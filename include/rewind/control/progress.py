@@ -1,0 +1,66 @@
+"""What streams have committed, batch by batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from rewind.control import schema
+from rewind.control.database import now, vector_from_json, vector_to_json
+from rewind.core.offsets import Vector
+
+_table = schema.progress
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One committed micro-batch.
+
+    Attributes:
+        batch: Its id in the checkpoint.
+        start: First offset it read, per partition.
+        end: Offset after the last one it read, per partition.
+        rows: Records it read.
+        at: When it was recorded, UTC.
+    """
+
+    batch: int
+    start: Vector
+    end: Vector
+    rows: int
+    at: datetime
+
+
+def record(connection: Connection, owner: str, token: int, made: Batch) -> None:
+    """Record a committed batch; again is harmless."""
+    mine = (_table.c.owner == owner) & (_table.c.batch == made.batch)
+    values = {"start": vector_to_json(made.start), "end": vector_to_json(made.end), "rows": made.rows}
+    if connection.execute(update(_table).where(mine).values(**values)).rowcount == 0:
+        values |= {"owner": owner, "batch": made.batch, "token": token, "at": now()}
+        connection.execute(insert(_table).values(**values))
+
+
+def newest(connection: Connection, owner: str) -> Batch | None:
+    """Return the last committed batch of a stream, or None before the first."""
+    query = select(_table).where(_table.c.owner == owner).order_by(_table.c.batch.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _batch(row)
+
+
+def recent(connection: Connection, owner: str, count: int) -> list[Batch]:
+    """Return the last batches of a stream, newest first."""
+    query = select(_table).where(_table.c.owner == owner).order_by(_table.c.batch.desc()).limit(count)
+    return [_batch(row) for row in connection.execute(query)]
+
+
+def position(connection: Connection, owner: str, handoff: Vector | None) -> Vector:
+    """Return the next offset a stream will read: the end of its last batch, else its handoff."""
+    last = newest(connection, owner)
+    return {**(handoff or {}), **(last.end if last else {})}
+
+
+def _batch(row: Row[Any]) -> Batch:
+    return Batch(row.batch, vector_from_json(row.start), vector_from_json(row.end), row.rows, row.at)

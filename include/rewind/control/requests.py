@@ -1,0 +1,70 @@
+"""What the trigger form takes: one JSON schema, checked in the form and again before every submit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from rewind.control.pipelines import OVERRIDES, check
+from rewind.core import times
+from rewind.core.errors import RefusedError
+from rewind.core.plan import Request
+
+DURATION = r"^P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?$"
+POSITION = (
+    r"^\s*(earliest|live|shift-by:-?\d+|P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?|\d{4}-\d{2}-\d{2}.*|\{[\s\S]*\})\s*$"
+)
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "from": {"type": "string", "pattern": POSITION, "maxLength": 10_000, "default": "earliest"},
+    "to": {"type": "string", "pattern": rf"^\s*$|{POSITION}", "maxLength": 10_000, "default": ""},
+    "overrides": {**OVERRIDES, "default": {}},
+    "reason": {"type": "string", "maxLength": 2_000, "default": ""},
+    "accept_gaps": {"type": "string", "maxLength": 10_000, "default": ""},
+    "same_code": {"type": "boolean", "default": False},
+    "auto_approve": {"type": "boolean", "default": False},
+    "observe": {"type": "string", "pattern": DURATION, "default": "PT15M"},
+    "grace": {"type": "string", "pattern": DURATION, "default": "PT1H"},
+    "repair_into": {"type": "string", "enum": ["live", "beside"], "default": "live"},
+    "dry_run": {"type": "boolean", "default": True},
+    "apply_plan": {"type": "string", "pattern": "^([0-9a-f]{12})?$", "default": ""},
+}
+"""JSON schema of each parameter of a rewind DAG, with its default."""
+
+
+def rewind_id(dag_id: str, run_id: str) -> str:
+    """Return the id of the rewind that a DAG run carries out: the same through retries and clears."""
+    return "rw-" + hashlib.sha256(f"{dag_id}/{run_id}".encode()).hexdigest()[:10]
+
+
+def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
+    """Return the request that the parameters of a rewind DAG make.
+
+    Raises:
+        RefusedError: A parameter that is unknown, of another type, or has a bad value; the field is named.
+    """
+    unknown = sorted(parameters.keys() - PARAMETERS.keys())
+    if unknown:
+        raise RefusedError(unknown[0], "is no parameter", f"Parameters are {', '.join(PARAMETERS)}")
+    values = {name: parameters.get(name, schema["default"]) for name, schema in PARAMETERS.items()}
+    values["overrides"] = values["overrides"] or {}
+    for name, schema in PARAMETERS.items():
+        check(values[name], schema, name)
+    observe = int(times.parse_duration(values["observe"], "observe").total_seconds())
+    grace = int(times.parse_duration(values["grace"], "grace").total_seconds())
+    if grace < observe:
+        raise RefusedError("grace", "is shorter than observe", "The old job must outlive the watch over the new one")
+    return Request(
+        pipeline=pipeline,
+        start=values["from"].strip(),
+        end=values["to"].strip(),
+        overrides=values["overrides"],
+        reason=values["reason"],
+        accept_gaps=values["accept_gaps"],
+        same_code=values["same_code"],
+        auto_approve=values["auto_approve"],
+        observe_seconds=observe,
+        grace_seconds=grace,
+        repair_into=values["repair_into"],
+    )

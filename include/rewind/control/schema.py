@@ -1,0 +1,253 @@
+"""Tables of the registry. Their constraints hold what must never happen.
+
+A migration only adds (see `migrations/`); `PROTOCOL` grows when an older bundle could no longer write
+correctly, and a driver refuses a registry with a higher number than its own.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+PROTOCOL = 1
+
+metadata = MetaData()
+
+protocol = Table("protocol", metadata, Column("number", Integer, primary_key=True))
+
+generations = Table(
+    "generations",
+    metadata,
+    Column("job_id", String(249), primary_key=True),
+    Column("pipeline", String(249), nullable=False),
+    Column("kind", String(1), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("rewind_id", String(64)),
+    Column("topic_id", String(64), nullable=False),
+    Column("bundle", String(64), nullable=False),
+    Column("frozen", JSON, nullable=False),
+    Column("start", JSON, nullable=False),
+    Column("handoff", JSON),
+    Column("output_topic", String(249), nullable=False),
+    Column("dead_letter_topic", String(249), nullable=False),
+    Column("created_at", DateTime, nullable=False),
+    Column("grace_until", DateTime),
+    UniqueConstraint("pipeline", "kind", "number"),
+)
+for _state in ("live", "candidate"):
+    _only = text(f"state = '{_state}'")
+    Index(f"one_{_state}", generations.c.pipeline, unique=True, sqlite_where=_only, postgresql_where=_only)
+
+pointers = Table(
+    "pointers",
+    metadata,
+    Column("pipeline", String(249), primary_key=True),
+    Column("job_id", String(249), ForeignKey("generations.job_id"), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("moved_at", DateTime, nullable=False),
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("pipeline", String(249), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at", DateTime, nullable=False),
+)
+
+rewinds = Table(
+    "rewinds",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("pipeline", String(249), nullable=False),
+    Column("plan_id", String(16), ForeignKey("plans.id"), nullable=False),
+    Column("job_id", String(249), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("created_at", DateTime, nullable=False),
+    Column("ended_at", DateTime),
+)
+_active = text("state = 'active'")
+Index("one_active", rewinds.c.pipeline, unique=True, sqlite_where=_active, postgresql_where=_active)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("rewind_id", String(64), primary_key=True),
+    Column("step", String(32), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("started_at", DateTime, nullable=False),
+    Column("ended_at", DateTime),
+    Column("cpu_seconds", Float),
+    Column("evidence", JSON),
+)
+
+facts = Table(
+    "facts",
+    metadata,
+    Column("rewind_id", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("value", JSON, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("rewind_id", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("wave", Integer, nullable=False),
+    Column("ranges", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("rows", BigInteger),
+    Column("repeats", BigInteger),
+    Column("started_at", DateTime),
+    Column("ended_at", DateTime),
+)
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("rewind_id", String(64), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("backfill_attempt", Integer, nullable=False),
+    Column("verdict", String(8), nullable=False),
+    Column("floor", JSON, nullable=False),
+    Column("ceiling", JSON, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("sample", JSON, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("rewind_id", String(64), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("answer", String(8), nullable=False),
+    Column("person", String(249), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("owner", String(249), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("wish", String(16), nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("last_failure", Text),
+    Column("next_start_at", DateTime),
+    Column("quarantined_at", DateTime),
+    Column("launched", JSON),
+    Column("launched_at", DateTime),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("owner", String(249), primary_key=True),
+    Column("token", Integer, nullable=False),
+    Column("holder", JSON),
+    Column("renewed_at", DateTime, nullable=False),
+)
+
+progress = Table(
+    "progress",
+    metadata,
+    Column("owner", String(249), primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    Column("token", Integer, nullable=False),
+    Column("start", JSON, nullable=False),
+    Column("end", JSON, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("watermark", String(32)),
+    Column("at", DateTime, nullable=False),
+)
+
+controls = Table(
+    "controls",
+    metadata,
+    Column("rewind_id", String(64), primary_key=True),
+    Column("paused", Integer, nullable=False),
+    Column("records_per_second", Integer),
+)
+
+manifest = Table(
+    "manifest",
+    metadata,
+    Column("job_id", String(249), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("name", String(1024), primary_key=True),
+    Column("resource_id", String(249)),
+    Column("state", String(16), nullable=False),
+)
+
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("job_id", String(249), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(1024), nullable=False),
+    Column("resource_id", String(249)),
+    Column("result", String(16), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+mirror_commits = Table(
+    "mirror_commits",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("topic_id", String(64), primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("ranges", JSON, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("holes", JSON, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+mirror_deletions = Table(
+    "mirror_deletions",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("topic", String(249), nullable=False),
+    Column("topic_id", String(64), nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+announcements = Table(
+    "announcements",
+    metadata,
+    Column("pipeline", String(249), primary_key=True),
+    Column("epoch", Integer, primary_key=True),
+    Column("body", JSON, nullable=False),
+    Column("published_at", DateTime),
+    Column("asset_at", DateTime),
+)

@@ -1,0 +1,184 @@
+"""A view of the state: one value read from registry, declared pipelines and broker, for people and machines.
+
+Nothing here changes anything, and nothing that cannot be reached is an error: it is shown as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from rewind.control import pipelines, schema, streams
+from rewind.control.database import now as registry_now
+from rewind.control.pipelines import Broken
+from rewind.control.snapshot import snapshot
+from rewind.control.status_garbage import Garbage, garbage_of
+from rewind.control.status_jobs import Ends, Job, Mirror, jobs_of, mirror_of
+from rewind.control.status_rewinds import RewindView, rewinds_of
+from rewind.core import names, times
+from rewind.core.errors import RefusedError, RetryError
+from rewind.core.settings import Settings
+from rewind.core.world import BrokerReader
+
+RECENT_REWINDS = 5
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """One line of the deletions ledger."""
+
+    job_id: str
+    kind: str
+    name: str
+    result: str
+    detail: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class PipelineView:
+    """One pipeline, declared or deployed or both.
+
+    Attributes:
+        name: Its name.
+        declared: Whether its folder can be used.
+        problem: Why its folder cannot be used; empty when it can.
+        source_topic: The topic it reads; empty when neither its folder nor the registry tells.
+        live: Its live job; None before the first deploy.
+        epoch: Epoch of the live pointer, 0 before the first deploy.
+        jobs: Its generations and repairs, oldest first.
+        rewinds: Its active rewind and the last ones, newest first.
+        deletions: What has been deleted of it, oldest first.
+        garbage: What is still to be deleted, and when.
+    """
+
+    name: str
+    declared: bool
+    problem: str = ""
+    source_topic: str = ""
+    live: str | None = None
+    epoch: int = 0
+    jobs: tuple[Job, ...] = ()
+    rewinds: tuple[RewindView, ...] = ()
+    deletions: tuple[Deleted, ...] = ()
+    garbage: tuple[Garbage, ...] = ()
+
+
+@dataclass(frozen=True)
+class Status:
+    """The whole state at one instant.
+
+    Attributes:
+        at: When it was read, UTC.
+        registry_read: Whether the registry could be read, or is known to be empty.
+        problems: What could not be read, one plain sentence each.
+        pipelines: All pipelines, by name.
+        mirrors: The mirrors, by topic.
+    """
+
+    at: datetime
+    registry_read: bool
+    problems: tuple[str, ...]
+    pipelines: tuple[PipelineView, ...]
+    mirrors: tuple[Mirror, ...]
+
+    def pipeline(self, name: str) -> PipelineView:
+        """Return one pipeline.
+
+        Raises:
+            RefusedError: It is neither declared nor deployed.
+        """
+        found = next((p for p in self.pipelines if p.name == name), None)
+        if found is None:
+            known = ", ".join(p.name for p in self.pipelines) or "none"
+            raise RefusedError("pipeline", f"{name!r} is unknown", f"Known are: {known}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as JSON takes it: instants as ISO text, partitions as text keys, whole numbers exact."""
+        body = plain(self)
+        assert isinstance(body, dict)
+        return body
+
+
+def read(settings: Settings, broker: BrokerReader | None, now: datetime | None = None) -> Status:
+    """Return the state of an installation.
+
+    Args:
+        settings: The installation.
+        broker: Where Kafka's ends are read; None when it is known to be away.
+        now: The instant that ages are counted to, UTC without zone as the registry stores it.
+    """
+    now = now or registry_now()
+    declared, broken = pipelines.load_all(settings.pipelines)
+    known = {p.name: PipelineView(p.name, True, source_topic=p.source_topic) for p in declared}
+    known |= {b.name: _broken(b) for b in broken}
+    try:
+        with snapshot(settings.registry_url) as connection:
+            ends = Ends(broker, settings.bootstrap)
+            deployed = [_deployed(connection, name, known.get(name), ends, now) for name in _deployed_names(connection)]
+            mirrors = tuple(mirror_of(connection, topic, ends, now) for topic in _mirrored(connection))
+    except (RefusedError, RetryError) as problem:
+        read_or_empty = isinstance(problem, RefusedError)
+        return Status(now, read_or_empty, (str(problem),), tuple(known[name] for name in sorted(known)), ())
+    known |= {p.name: p for p in deployed}
+    return Status(now, True, ends.problems, tuple(known[name] for name in sorted(known)), mirrors)
+
+
+def plain(value: Any) -> Any:
+    """Return any value of this module in the types of JSON."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime):
+        return times.format_instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _broken(found: Broken) -> PipelineView:
+    return PipelineView(found.name, False, problem=found.problem)
+
+
+def _deployed_names(connection: Connection) -> list[str]:
+    return list(connection.execute(select(schema.generations.c.pipeline).distinct().order_by("pipeline")).scalars())
+
+
+def _mirrored(connection: Connection) -> list[str]:
+    committed = connection.execute(select(schema.mirror_commits.c.topic).distinct()).scalars()
+    wished = (
+        s.owner.removeprefix(names.mirror_owner("")) for s in streams.all_of(connection) if s.kind == streams.MIRROR
+    )
+    return sorted({*committed, *wished})
+
+
+def _deployed(
+    connection: Connection, name: str, declared: PipelineView | None, ends: Ends, now: datetime
+) -> PipelineView:
+    jobs = jobs_of(connection, name, ends, now)
+    pointer = connection.execute(select(schema.pointers).where(schema.pointers.c.pipeline == name)).one_or_none()
+    return PipelineView(
+        name=name,
+        declared=declared is not None and declared.declared,
+        problem="its folder is gone" if declared is None else declared.problem,
+        source_topic=jobs[-1].source_topic,
+        live=None if pointer is None else pointer.job_id,
+        epoch=0 if pointer is None else pointer.epoch,
+        jobs=jobs,
+        rewinds=rewinds_of(connection, name, jobs, RECENT_REWINDS, now),
+        deletions=_deletions(connection, [job.job_id for job in jobs]),
+        garbage=garbage_of(connection, jobs, now),
+    )
+
+
+def _deletions(connection: Connection, job_ids: list[str]) -> tuple[Deleted, ...]:
+    table = schema.deletions
+    rows = connection.execute(select(table).where(table.c.job_id.in_(job_ids)).order_by(table.c.id))
+    return tuple(Deleted(r.job_id, r.kind, r.name, r.result, r.detail, r.at) for r in rows)

@@ -1,0 +1,74 @@
+"""The part of the view that shows the drivers of streams."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from rewind.control import leases, streams
+from rewind.control.leases import Holder
+from rewind.control.streams import Stream
+from rewind.core import lifecycle
+
+ENDED = (lifecycle.RETIRED, lifecycle.ABORTED, lifecycle.COLLECTED)
+"""States of a job whose stream must not run."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What is known of a stream's driver.
+
+    Attributes:
+        state: alive, draining, starting, waiting (backing off), quarantined, drained, dead (wished for, but not
+            there), orphan (its JVM without its Python, or alive for a job that has ended), elsewhere (on another
+            host, unseen) or none (never wished for).
+        pid: Its pid, when it is alive on this host.
+        token: Token of the last lease, 0 before the first.
+        failures: Failures since the last healthy hour.
+        last_failure: How the last one ended.
+        next_start_at: No start before this instant, UTC.
+    """
+
+    state: str
+    pid: int | None = None
+    token: int = 0
+    failures: int = 0
+    last_failure: str | None = None
+    next_start_at: datetime | None = None
+
+
+def driver_of(connection: Connection, owner: str, state: str, now: datetime) -> Driver:
+    """Return what is known of the driver of a stream whose job is in a state."""
+    stream, lease = streams.read(connection, owner), leases.read(connection, owner)
+    seen = Driver("none", token=0 if lease is None else lease.token)
+    if stream is not None:
+        seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure)
+    holder = None if lease is None else lease.holder
+    if holder is not None and leases.alive(holder):
+        return _held(seen, holder, stream, state)
+    return seen if stream is None else _unheld(seen, stream, now)
+
+
+def _held(seen: Driver, holder: Holder, stream: Stream | None, state: str) -> Driver:
+    if holder.host != socket.gethostname():
+        return replace(seen, state="elsewhere")
+    python = holder.processes[0]
+    if leases.process_of(python.pid) != python or state in ENDED or stream is None:
+        return replace(seen, state="orphan", pid=python.pid)
+    return replace(seen, state="draining" if stream.wish == streams.DRAIN else "alive", pid=python.pid)
+
+
+def _unheld(seen: Driver, stream: Stream, now: datetime) -> Driver:
+    launched = None if stream.launched is None else leases.Process(**stream.launched)
+    if launched is not None and leases.process_of(launched.pid) == launched:
+        return replace(seen, state="starting", pid=launched.pid)
+    if stream.wish == streams.DRAIN:
+        return replace(seen, state="drained")
+    if stream.quarantined_at is not None:
+        return replace(seen, state="quarantined")
+    if stream.next_start_at is not None and stream.next_start_at > now:
+        return replace(seen, state="waiting", next_start_at=stream.next_start_at)
+    return replace(seen, state="dead")

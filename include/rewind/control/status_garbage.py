@@ -1,0 +1,54 @@
+"""The part of the view that shows what is still to be deleted, and why it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from rewind.control import manifest
+from rewind.control.status_drivers import ENDED
+from rewind.control.status_jobs import Job
+from rewind.core import lifecycle
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What is left of a job that is no longer needed.
+
+    Attributes:
+        job_id: The job.
+        state: Its state.
+        due_at: When it may be deleted, UTC; None for at once.
+        things: Kind and name of each thing.
+        waits: Why it is still there.
+    """
+
+    job_id: str
+    state: str
+    due_at: datetime | None
+    things: tuple[tuple[str, str], ...]
+    waits: str
+
+
+def garbage_of(connection: Connection, jobs: Sequence[Job], now: datetime) -> tuple[Garbage, ...]:
+    """Return what is left of standbys and ended jobs, with when it may go."""
+    found = (_garbage(connection, job, now) for job in jobs if job.state == lifecycle.STANDBY or job.state in ENDED)
+    return tuple(garbage for garbage in found if garbage.things)
+
+
+def _garbage(connection: Connection, job: Job, now: datetime) -> Garbage:
+    entries = manifest.read(connection, job.job_id)
+    things = tuple((e.kind, e.name) for e in entries if e.state in (manifest.NAMED, manifest.MADE))
+    return Garbage(job.job_id, job.state, job.grace_until, things, _why_kept(job, now))
+
+
+def _why_kept(job: Job, now: datetime) -> str:
+    running = {"alive": "runs", "draining": "drains", "starting": "is starting", "orphan": "is an orphan"}
+    if job.state == lifecycle.STANDBY and job.grace_until is not None and job.grace_until > now:
+        return f"kept for a rollback until {job.grace_until:%Y-%m-%d %H:%M:%S}Z"
+    if job.driver.state in running:
+        return f"its driver {running[job.driver.state]}"
+    return "due: the next run of collect_garbage takes it"

@@ -1,0 +1,117 @@
+"""Wishes for streams, and what their supervisors count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from rewind.control import schema
+from rewind.control.database import now
+from rewind.core.errors import RefusedError
+
+RUN, DRAIN = "run", "drain"
+GENERATION, MIRROR = "generation", "mirror"
+MOST_FAILURES = 5
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=5)
+
+_table = schema.streams
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream as the registry holds it.
+
+    Attributes:
+        owner: Job id, or the mirror's owner name.
+        kind: generation or mirror.
+        wish: run or drain.
+        starts: How often a driver was started.
+        failures: Failures since the last healthy hour.
+        last_failure: How the last one ended.
+        next_start_at: No start before this instant, UTC.
+        quarantined_at: Since when it is set aside, UTC; None when it is not.
+        launched: The spark-submit that was started last (`pid`, `started`), until its end has been seen.
+        launched_at: When it was started, UTC.
+    """
+
+    owner: str
+    kind: str
+    wish: str
+    starts: int
+    failures: int
+    last_failure: str | None
+    next_start_at: datetime | None
+    quarantined_at: datetime | None
+    launched: dict[str, int] | None
+    launched_at: datetime | None
+
+
+def read(connection: Connection, owner: str) -> Stream | None:
+    """Return a stream, or None when nothing was ever wished for it."""
+    row = connection.execute(select(_table).where(_table.c.owner == owner)).one_or_none()
+    return None if row is None else Stream(**row._mapping)
+
+
+def all_of(connection: Connection) -> list[Stream]:
+    """Return all streams."""
+    return [Stream(**row._mapping) for row in connection.execute(select(_table).order_by(_table.c.owner))]
+
+
+def wish(connection: Connection, owner: str, kind: str, wanted: str) -> None:
+    """Wish that a stream runs or drains; a wish to run lifts a quarantine."""
+    values: dict[str, Any] = {"wish": wanted}
+    if wanted == RUN:
+        values |= {"quarantined_at": None, "failures": 0, "next_start_at": None}
+    if connection.execute(update(_table).where(_table.c.owner == owner).values(**values)).rowcount == 0:
+        values |= {"owner": owner, "kind": kind, "starts": 0, "failures": 0}
+        connection.execute(insert(_table).values(**values))
+
+
+def count_start(connection: Connection, owner: str) -> int:
+    """Record that a driver is about to be started and return the number of this start, from 1."""
+    found = needed(connection, owner)
+    connection.execute(update(_table).where(_table.c.owner == owner).values(starts=found.starts + 1))
+    return found.starts + 1
+
+
+def set_launched(connection: Connection, owner: str, launched: dict[str, int] | None) -> None:
+    """Record the spark-submit that was started, or that its end has been seen."""
+    values = {"launched": launched, "launched_at": None if launched is None else now()}
+    connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+
+
+def count_failure(connection: Connection, owner: str, how: str) -> Stream:
+    """Record that a driver ended unwished, with the pause before the next start; quarantine a crash loop."""
+    failures = needed(connection, owner).failures + 1
+    pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
+    quarantine = now() if failures >= MOST_FAILURES else None
+    values = {
+        "failures": failures,
+        "last_failure": how,
+        "next_start_at": now() + pause,
+        "quarantined_at": quarantine,
+        "launched": None,
+    }
+    connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+    return needed(connection, owner)
+
+
+def forgive(connection: Connection, owner: str) -> None:
+    """Forget the failures of a stream that has been healthy for an hour."""
+    connection.execute(update(_table).where(_table.c.owner == owner).values(failures=0, next_start_at=None))
+
+
+def needed(connection: Connection, owner: str) -> Stream:
+    """Return a stream.
+
+    Raises:
+        RefusedError: Nothing was ever wished for it.
+    """
+    found = read(connection, owner)
+    if found is None:
+        raise RefusedError("owner", f"{owner!r} is no stream", "Deploy the pipeline, or start the mirror")
+    return found

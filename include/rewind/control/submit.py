@@ -1,0 +1,120 @@
+"""One spark-submit, as a value: the operators, the detached drivers and the tests all submit from it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rewind.control import jvm
+from rewind.control.bundle import Bundle
+from rewind.core.settings import Settings
+
+SHORT_STEPS = frozenset({"spin_up", "collect_garbage", "deploy", "abort"})
+"""Steps that run little in the JVM: the first compiler alone makes them cheaper."""
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Everything one spark-submit is given.
+
+    Attributes:
+        application: The main.
+        arguments: Its arguments; no secrets.
+        py_files: The zip with our packages.
+        class_path: Class path of driver and executors, joined by `:`.
+        conf: Spark settings.
+        environment: Variables of the process beside those inherited.
+        name: Name of the application.
+        master: Spark master.
+    """
+
+    application: Path
+    arguments: Sequence[str]
+    py_files: Path
+    class_path: str
+    conf: Mapping[str, str]
+    environment: Mapping[str, str]
+    name: str
+    master: str
+
+
+def make(
+    settings: Settings,
+    bundle: Bundle,
+    job: str,
+    arguments: Sequence[str],
+    *,
+    name: str,
+    conf: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Submit:
+    """Return the submit of a main in a bundle.
+
+    Args:
+        settings: The installation.
+        bundle: Whose code runs.
+        job: Name of the main, without `.py`.
+        arguments: What the main is given.
+        name: Name of the application, to be found in lists of processes.
+        conf: Settings beside the usual ones.
+        environment: Variables beside the usual ones.
+    """
+    class_path = jvm.spark_class_path(settings.jars)
+    return Submit(
+        application=bundle.main(job),
+        arguments=[str(a) for a in arguments],
+        py_files=bundle.zip,
+        class_path=class_path,
+        conf={**usual_conf(settings, job in SHORT_STEPS), **(conf or {})},
+        environment={
+            **settings.environment(),
+            # A checkout on the path must not win over the bundle.
+            "PYTHONPATH": "",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "JAVA_HOME": str(jvm.java_home()),
+            **_local_address(settings.spark_master),
+            **(environment or {}),
+        },
+        name=name,
+        master=settings.spark_master,
+    )
+
+
+def usual_conf(settings: Settings, short: bool) -> dict[str, str]:
+    """Return the Spark settings of every job of ours."""
+    return {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": jvm.driver_java_options(settings.jars, short=short),
+        "spark.executor.extraClassPath": jvm.spark_class_path(settings.jars),
+        "spark.ui.enabled": "false",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.log.level": "WARN",
+    }
+
+
+def _local_address(master: str) -> dict[str, str]:
+    # A driver whose executors are threads of its own need not be reachable from outside.
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
+
+
+def command(made: Submit) -> list[str]:
+    """Return the command line of a submit."""
+    spark_submit = Path(sys.executable).parent / "spark-submit"
+    options = ["--master", made.master, "--name", made.name, "--py-files", str(made.py_files)]
+    options += ["--driver-class-path", made.class_path]
+    for key, value in made.conf.items():
+        options += ["--conf", f"{key}={value}"]
+    return [str(spark_submit), *options, str(made.application), *made.arguments]
+
+
+def environment(made: Submit) -> dict[str, str]:
+    """Return the whole environment of a submit's process."""
+    return {**os.environ, **made.environment}

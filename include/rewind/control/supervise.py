@@ -1,0 +1,246 @@
+"""Start, find and end the drivers of streams. A driver outlives whoever started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from rewind.control import bundle, generations, leases, streams, submit
+from rewind.control.bundle import Bundle
+from rewind.control.database import now, transaction
+from rewind.control.leases import Process
+from rewind.control.streams import Stream
+from rewind.core import names
+from rewind.core.crash import side_effect
+from rewind.core.errors import RetryError
+from rewind.core.settings import Settings
+
+HEALTHY = timedelta(hours=1)
+
+RUNNING, STARTING, WAITING, DRAINING, DRAINED, QUARANTINED = (
+    "running",
+    "starting",
+    "waiting",
+    "draining",
+    "drained",
+    "quarantined",
+)
+
+LOGGING = """\
+status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/driver.log
+appender.file.filePattern = {folder}/driver.%i.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}}{{UTC}}Z %p {owner} %c{{1}} %m%n
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 5
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What one look at a stream found, or did.
+
+    Attributes:
+        state: running, starting, waiting, draining, drained or quarantined.
+        message: One line for a log.
+    """
+
+    state: str
+    message: str
+
+
+def look(settings: Settings, owner: str) -> Sighting:
+    """Look at a stream once: attach to its driver, or start one when none lives and one is wished for.
+
+    Never starts a second driver: the last one's processes must be gone, whatever the registry says of leases.
+
+    Raises:
+        RefusedError: Nothing was ever wished for the stream.
+        IntegrityError: Its frozen bundle was changed.
+    """
+    with transaction(settings.registry_url) as connection:
+        stream = streams.needed(connection, owner)
+        lease = leases.read(connection, owner)
+        holder = lease.holder if lease is not None else None
+        if holder is not None and leases.alive(holder):
+            return _attached(connection, stream, f"pid {holder.processes[0].pid}, token {lease.token if lease else 0}")
+        if _launched_lives(stream):
+            return Sighting(STARTING, f"{owner}: driver {stream.launched} is starting")
+        if stream.launched is not None and stream.wish == streams.RUN:
+            stream = streams.count_failure(connection, owner, _last_words(settings, owner))
+        streams.set_launched(connection, owner, None)
+        blocked = _blocked(stream)
+        if blocked is not None:
+            return blocked
+        number = streams.count_start(connection, owner)
+        # Until the driver's own process is known, this one stands for it: a second supervisor must wait.
+        streams.set_launched(connection, owner, asdict(_this_process()))
+    process = launch(settings, owner, stream.kind, number)
+    return Sighting(STARTING, f"{owner}: started driver {number}, pid {process.pid}")
+
+
+def launch(settings: Settings, owner: str, kind: str, number: int) -> Process:
+    """Start the driver of a stream in a session of its own and record its process."""
+    made = _submit(settings, owner, kind, number)
+    folder = log_folder(settings, owner)
+    with side_effect("stream.launch"), (folder / f"driver.{number}.out").open("wb") as output:
+        started = subprocess.Popen(
+            submit.command(made),
+            env=submit.environment(made),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd=folder,
+        )
+    process = leases.process_of(started.pid) or Process(started.pid, 0)
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, owner, asdict(process))
+    return process
+
+
+def generation_folder(settings: Settings, job_id: str) -> Path:
+    """Return the folder of a generation."""
+    return names.inside(settings.generations, job_id, "job_id")
+
+
+def checkpoint_folder(settings: Settings, job_id: str) -> Path:
+    """Return the checkpoint of a generation."""
+    return generation_folder(settings, job_id) / "checkpoint"
+
+
+def frozen_bundle(settings: Settings, job_id: str, expected: str) -> Bundle:
+    """Return the frozen bundle of a generation, each byte checked.
+
+    Raises:
+        IntegrityError: It was changed.
+    """
+    return bundle.verified(generation_folder(settings, job_id) / "bundle", expected)
+
+
+def log_folder(settings: Settings, owner: str) -> Path:
+    """Return the folder of a stream's logs, made if it is missing."""
+    folder = names.inside(settings.home / "logs" / "streams", owner, "owner")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def stop_all(settings: Settings, timeout: float = 40) -> None:
+    """End all drivers of this host without touching any wish, so that they come back with the stack."""
+    with transaction(settings.registry_url) as connection:
+        owners = streams.all_of(connection)
+        held = [lease.holder for s in owners if (lease := leases.read(connection, s.owner)) and lease.holder]
+    drivers = [holder.processes[0] for holder in held if leases.alive(holder) and holder.processes]
+    launched = [Process(**s.launched) for s in owners if s.launched]
+    # The Python driver ends after its batch, and its JVM and spark-submit with it.
+    _signal(drivers, signal.SIGTERM)
+    everything = {*drivers, *launched, *(p for holder in held for p in holder.processes)}
+    if not _wait_gone(everything, timeout):
+        _signal(everything, signal.SIGKILL)
+        _wait_gone(everything, 10)
+    with transaction(settings.registry_url) as connection:
+        for stream in owners:
+            streams.set_launched(connection, stream.owner, None)
+
+
+def end(settings: Settings, owner: str, timeout: float = 90) -> None:
+    """Wait until the driver of a stream that was wished to drain has ended.
+
+    Raises:
+        RetryError: It lives on.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        with transaction(settings.registry_url) as connection:
+            stream = streams.read(connection, owner)
+            lease = leases.read(connection, owner)
+        held = lease is not None and lease.holder is not None and leases.alive(lease.holder)
+        if not held and (stream is None or not _launched_lives(stream)):
+            return
+        if time.monotonic() > deadline:
+            raise RetryError(f"{owner}: its driver does not end within {timeout:.0f} s: {lease}")
+        time.sleep(0.2)
+
+
+def _attached(connection: Connection, stream: Stream, who: str) -> Sighting:
+    if stream.failures and stream.launched_at is not None and now() - stream.launched_at > HEALTHY:
+        streams.forgive(connection, stream.owner)
+    state = DRAINING if stream.wish == streams.DRAIN else RUNNING
+    return Sighting(state, f"{stream.owner}: {state}, {who}")
+
+
+def _this_process() -> Process:
+    found = leases.process_of(os.getpid())
+    assert found is not None
+    return found
+
+
+def _launched_lives(stream: Stream) -> bool:
+    if stream.launched is None:
+        return False
+    process = Process(**stream.launched)
+    return leases.process_of(process.pid) == process
+
+
+def _blocked(stream: Stream) -> Sighting | None:
+    if stream.wish == streams.DRAIN:
+        return Sighting(DRAINED, f"{stream.owner}: drained")
+    if stream.quarantined_at is not None:
+        cure = "mend the cause, then wish it to run again (`python -m rewind run`)"
+        return Sighting(QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.last_failure}")
+    if stream.next_start_at is not None and stream.next_start_at > now():
+        return Sighting(WAITING, f"{stream.owner}: next start at {stream.next_start_at}Z after {stream.failures} failures")
+    return None
+
+
+def _last_words(settings: Settings, owner: str) -> str:
+    outputs = sorted(log_folder(settings, owner).glob("driver.*.out"), key=lambda p: p.stat().st_mtime)
+    if not outputs:
+        return "it left no output"
+    lines = outputs[-1].read_text(errors="replace").splitlines()
+    return f"{outputs[-1]}: " + " | ".join(line for line in lines[-8:] if line.strip())[-2_000:]
+
+
+def _submit(settings: Settings, owner: str, kind: str, number: int) -> submit.Submit:
+    folder = log_folder(settings, owner)
+    logging = folder / "log4j2.properties"
+    logging.write_text(LOGGING.format(folder=folder, owner=owner))
+    if kind == streams.MIRROR:
+        code, job, arguments = bundle.build(settings, None), "mirror", ["--owner", owner]
+    else:
+        with transaction(settings.registry_url) as connection:
+            generation = generations.read(connection, owner)
+        code, job, arguments = frozen_bundle(settings, owner, generation.bundle), "stream", ["--job-id", owner]
+    options = submit.usual_conf(settings, short=False)["spark.driver.extraJavaOptions"]
+    conf = {"spark.driver.extraJavaOptions": f"{options} -Dlog4j2.configurationFile=file:{logging}".strip()}
+    return submit.make(settings, code, job, arguments, name=f"{owner}.{number}", conf=conf)
+
+
+def _signal(processes: Iterable[Process], which: signal.Signals) -> None:
+    for process in processes:
+        if leases.process_of(process.pid) == process:
+            os.kill(process.pid, which)
+
+
+def _wait_gone(processes: Iterable[Process], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while any(leases.process_of(p.pid) == p for p in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

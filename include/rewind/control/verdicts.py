@@ -1,0 +1,142 @@
+"""Verdicts and the answers that people gave to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from rewind.control import rewinds, schema
+from rewind.control.database import now, vector_from_json, vector_to_json
+from rewind.core import lifecycle
+from rewind.core.errors import RefusedError
+from rewind.core.offsets import Vector
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one validation found.
+
+    Attributes:
+        attempt: The attempt at `validate` that gave it.
+        backfill_attempt: The attempt at `backfill` whose output it judged.
+        verdict: pass, fail or error.
+        floor: First source offset compared, per partition.
+        ceiling: Offset after the last one compared, per partition.
+        counts: Rows by class.
+        sample: Some of the differences.
+        reason: Why it is not a pass; empty for a pass.
+        at: When it was given, UTC.
+    """
+
+    attempt: int
+    backfill_attempt: int
+    verdict: str
+    floor: Vector
+    ceiling: Vector
+    counts: Mapping[str, int]
+    sample: Sequence[Mapping[str, Any]]
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Approval:
+    """An answer to a verdict: `approve` or `reject`, by whom and why."""
+
+    attempt: int
+    answer: str
+    person: str
+    reason: str
+
+
+def store(connection: Connection, rewind_id: str, made: Verdict) -> None:
+    """Store the verdict of an attempt."""
+    connection.execute(
+        insert(schema.verdicts).values(
+            rewind_id=rewind_id,
+            attempt=made.attempt,
+            backfill_attempt=made.backfill_attempt,
+            verdict=made.verdict,
+            floor=vector_to_json(made.floor),
+            ceiling=vector_to_json(made.ceiling),
+            counts=dict(made.counts),
+            sample=list(made.sample),
+            reason=made.reason,
+            at=made.at,
+        )
+    )
+
+
+def newest(connection: Connection, rewind_id: str) -> Verdict | None:
+    """Return the verdict of the newest attempt, or None before the first."""
+    table = schema.verdicts
+    query = select(table).where(table.c.rewind_id == rewind_id).order_by(table.c.attempt.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    floor, ceiling = vector_from_json(row.floor), vector_from_json(row.ceiling)
+    return Verdict(
+        row.attempt, row.backfill_attempt, row.verdict, floor, ceiling, row.counts, row.sample, row.reason, row.at
+    )
+
+
+def answer(connection: Connection, rewind_id: str, given: str, person: str, reason: str) -> None:
+    """Record the answer to the newest verdict; the same answer again is harmless.
+
+    Raises:
+        RefusedError: There is no verdict, it is an error, a failed one is approved without a reason, or it has
+            another answer already.
+    """
+    verdict = newest(connection, rewind_id)
+    if verdict is None:
+        raise RefusedError("rewind_id", f"{rewind_id} has no verdict", "Run validate first")
+    if given == "approve":
+        _check_approvable(verdict, person, reason)
+    before = approval(connection, rewind_id)
+    if before is not None and before.answer != given:
+        raise RefusedError("answer", f"{rewind_id} has the answer {before.answer} by {before.person}", "Run validate again")
+    if before is None:
+        values = {"answer": given, "person": person, "reason": reason, "at": now()}
+        connection.execute(insert(schema.approvals).values(rewind_id=rewind_id, attempt=verdict.attempt, **values))
+
+
+def approval(connection: Connection, rewind_id: str) -> Approval | None:
+    """Return the answer to the newest verdict, if there is one."""
+    verdict = newest(connection, rewind_id)
+    if verdict is None:
+        return None
+    table = schema.approvals
+    where = (table.c.rewind_id == rewind_id) & (table.c.attempt == verdict.attempt)
+    row = connection.execute(select(table).where(where)).one_or_none()
+    return None if row is None else Approval(row.attempt, row.answer, row.person, row.reason)
+
+
+def approved(connection: Connection, rewind_id: str) -> Verdict:
+    """Return the newest verdict when it may be acted on.
+
+    Raises:
+        RefusedError: There is none, it is an error, it judged another attempt at the backfill, or it has not
+            been approved.
+    """
+    verdict = newest(connection, rewind_id)
+    given = approval(connection, rewind_id)
+    if verdict is None or verdict.verdict == lifecycle.ERROR:
+        raise RefusedError("verdict", f"{rewind_id} has no verdict to act on", "Run validate again")
+    backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
+    if backfilled != verdict.backfill_attempt:
+        problem = f"validated attempt {verdict.backfill_attempt} of backfill, backfilled attempt {backfilled}"
+        raise RefusedError("verdict", problem, "Run validate again")
+    if given is None or given.answer != "approve":
+        raise RefusedError("verdict", f"{rewind_id} is not approved", "Answer its approve task")
+    return verdict
+
+
+def _check_approvable(verdict: Verdict, person: str, reason: str) -> None:
+    if verdict.verdict == lifecycle.ERROR:
+        raise RefusedError("answer", f"the verdict is an error ({verdict.reason})", "Mend the cause and run validate again")
+    if verdict.verdict == lifecycle.FAIL and (not person or not reason.strip()):
+        raise RefusedError("reason", "a failed verdict needs a person and a reason", "Say why it may go live all the same")

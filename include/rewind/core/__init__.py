@@ -1,0 +1,1 @@
+"""Spark-free, Airflow-free rules of Rewind: values and pure functions over them."""

@@ -1,0 +1,81 @@
+"""The range a user asks for: six ways to write it, one value each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rewind.core import times
+from rewind.core.errors import RefusedError
+from rewind.core.offsets import Vector, from_spark_json
+
+FORMS = "earliest, live, 2025-09-04T07:00:00Z, P9D, shift-by:-1000, or offsets JSON"
+
+
+@dataclass(frozen=True)
+class Earliest:
+    """From the first record that the mirror holds."""
+
+
+@dataclass(frozen=True)
+class FromLive:
+    """From live's own position: a release without history."""
+
+
+@dataclass(frozen=True)
+class At:
+    """From the first record whose Kafka timestamp is at or after an instant."""
+
+    instant: datetime
+
+
+@dataclass(frozen=True)
+class ShiftBy:
+    """From live's position moved by a count of offsets in each partition, negative for backwards."""
+
+    offsets: int
+
+
+@dataclass(frozen=True)
+class Exactly:
+    """From the offsets given; every partition of the topic must be named."""
+
+    vector: Vector
+
+
+Asked = Earliest | FromLive | At | ShiftBy | Exactly
+
+
+def parse(text: str, topic: str, field: str, now: datetime) -> Asked:
+    """Return what a user asked for.
+
+    Args:
+        text: One of the forms in `FORMS`.
+        topic: Source topic, for the offsets form.
+        field: Name of the parameter, for the error.
+        now: The instant that a duration counts back from.
+
+    Raises:
+        RefusedError: None of the forms, or a form with a bad value.
+    """
+    text = text.strip()
+    if text == "earliest":
+        return Earliest()
+    if text == "live":
+        return FromLive()
+    if text.startswith("{"):
+        return Exactly(from_spark_json(text, topic, field))
+    if text.startswith("shift-by:"):
+        return ShiftBy(_shift(text.removeprefix("shift-by:"), field))
+    if text.startswith("P"):
+        return At(now - times.parse_duration(text, field))
+    if text[:1].isdigit():
+        return At(times.parse_instant(text, field))
+    raise RefusedError(field, f"{text!r} is no position", f"Write {FORMS}")
+
+
+def _shift(text: str, field: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise RefusedError(field, f"{text!r} is no whole number", "Write shift-by:-1000") from None

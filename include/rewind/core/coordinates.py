@@ -1,0 +1,44 @@
+"""Header names and the text of a source coordinate: the contract with readers of an output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+JOB = "rewind-job"
+TOKEN = "rewind-token"
+SOURCE = "rewind-source"
+REPAIR = "rewind-repair"
+REASON = "rewind-reason"
+
+
+@dataclass(frozen=True, order=True)
+class Coordinate:
+    """Where an output row came from.
+
+    Attributes:
+        topic_id: Kafka's id of the source topic; a recreated topic has another.
+        partition: Source partition.
+        offset: Source offset.
+        row: Number of the row among those made from the record, 0 for the first.
+    """
+
+    topic_id: str
+    partition: int
+    offset: int
+    row: int = 0
+
+    def __str__(self) -> str:
+        base = f"{self.topic_id}:{self.partition}:{self.offset}"
+        return f"{base}:{self.row}" if self.row else base
+
+
+def parse(text: str) -> Coordinate:
+    """Return the coordinate that a `rewind-source` header holds.
+
+    Raises:
+        ValueError: The text has not three or four parts, or a part is no number.
+    """
+    topic_id, partition, offset, *row = text.split(":")
+    if len(row) > 1:
+        raise ValueError(f"{text!r} is no source coordinate")
+    return Coordinate(topic_id, int(partition), int(offset), int(row[0]) if row else 0)

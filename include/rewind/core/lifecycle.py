@@ -1,0 +1,49 @@
+"""States of a generation and of a rewind, and the moves between them that are allowed."""
+
+from __future__ import annotations
+
+from rewind.core.errors import RefusedError
+
+CANDIDATE, LIVE, STANDBY, RETIRED, COLLECTED, ABORTED = (
+    "candidate",
+    "live",
+    "standby",
+    "retired",
+    "collected",
+    "aborted",
+)
+STAGING, MERGED = "staging", "merged"
+"""A repair's output before and after its rows went to live's."""
+
+MOVES = {
+    (CANDIDATE, LIVE),
+    (CANDIDATE, ABORTED),
+    (LIVE, STANDBY),
+    (STANDBY, LIVE),
+    (STANDBY, RETIRED),
+    (LIVE, RETIRED),
+    (ABORTED, COLLECTED),
+    (RETIRED, COLLECTED),
+    (STAGING, MERGED),
+    (STAGING, ABORTED),
+    (MERGED, COLLECTED),
+}
+
+STEPS = ("plan", "spin_up", "backfill", "start_candidate", "catch_up", "validate", "approve", "cut_over", "observe")
+REPAIR_STEPS = ("plan", "spin_up", "backfill", "validate", "approve", "merge")
+
+ACTIVE, FINISHED, FAILED = "active", "finished", "failed"
+"""States of a rewind; an aborted one is `ABORTED`."""
+
+PASS, FAIL, ERROR = "pass", "fail", "error"
+"""Verdicts. What could not be answered is an error, never a pass."""
+
+
+def check_move(job_id: str, old: str, new: str) -> None:
+    """Check that a generation may go from one state to another.
+
+    Raises:
+        RefusedError: It may not.
+    """
+    if (old, new) not in MOVES:
+        raise RefusedError("job_id", f"{job_id} is {old} and cannot become {new}", "Look at `python -m rewind status`")

@@ -1,0 +1,112 @@
+"""Names that become topics, consumer groups and folders: made and checked here alone.
+
+Kafka takes `[a-zA-Z0-9._-]`, at most 249 characters, and lets names collide that differ by `.` and `_`
+(metric names): https://kafka.apache.org/documentation/#topicconfigs. The same rule guards folders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from rewind.core.errors import RefusedError
+
+LONGEST = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]*")
+_JOB_ID = re.compile(r"(?P<pipeline>.+)-(?P<kind>[gr])(?P<number>[1-9][0-9]*)")
+
+
+def job_id(pipeline: str, number: int) -> str:
+    """Return the id of generation `number` of a pipeline."""
+    return f"{pipeline}-g{number}"
+
+
+def repair_id(pipeline: str, number: int) -> str:
+    """Return the id of repair `number` of a pipeline."""
+    return f"{pipeline}-r{number}"
+
+
+def parse_job_id(text: str) -> tuple[str, str, int]:
+    """Return pipeline, kind (`g` or `r`) and number of a job id.
+
+    Raises:
+        RefusedError: `text` is no job id.
+    """
+    match = _JOB_ID.fullmatch(text)
+    if not match:
+        raise RefusedError("job_id", f"{text!r} is no job id", "A job id looks like visits_converter-g1")
+    return match["pipeline"], match["kind"], int(match["number"])
+
+
+def output_topic(base: str, job: str) -> str:
+    """Return the output topic of a job: the declared base with the job's suffix, as `visits_converted-g1`."""
+    _, kind, number = parse_job_id(job)
+    return f"{base}-{kind}{number}"
+
+
+def dead_letter_topic(base: str, job: str) -> str:
+    """Return the dead-letter topic of a job."""
+    return f"{output_topic(base, job)}-dead"
+
+
+def mirror_owner(topic: str) -> str:
+    """Return under which name the mirror of a topic takes its lease."""
+    return f"mirror-{topic}"
+
+
+def mirrored_topic(owner: str) -> str:
+    """Return the topic of a mirror's owner name.
+
+    Raises:
+        RefusedError: It is no such name.
+    """
+    topic = owner.removeprefix("mirror-")
+    if topic == owner:
+        raise RefusedError("owner", f"{owner!r} is no mirror", "A mirror's owner looks like mirror-visits")
+    return topic
+
+
+def checked(name: str, field: str) -> str:
+    """Return `name` when it is legal as topic, group and folder name.
+
+    Raises:
+        RefusedError: It is empty, too long, starts with a dot or dash, or has other characters.
+    """
+    if not _LEGAL.fullmatch(name):
+        cure = "Use letters, digits, '-', '_' and '.', beginning with a letter, digit or '_'"
+        raise RefusedError(field, f"{name!r} is no legal name", cure)
+    if len(name) > LONGEST:
+        raise RefusedError(field, f"{name[:40]}… has {len(name)} characters, {LONGEST} at most", "Shorten it")
+    return name
+
+
+def checked_new(names: Iterable[str], taken: Iterable[str], field: str) -> list[str]:
+    """Return the derived names when all are legal and none collides with one that is taken.
+
+    Raises:
+        RefusedError: A derived name is illegal, too long, or equals a taken one up to `.` and `_`.
+    """
+    folded = {_fold(name): name for name in taken}
+    result = [checked(name, field) for name in names]
+    for name in result:
+        other = folded.get(_fold(name))
+        if other is not None and other != name:
+            raise RefusedError(field, f"{name!r} collides with {other!r}", "Kafka folds '.' and '_': choose another")
+    return result
+
+
+def inside(folder: Path, name: str, field: str) -> Path:
+    """Return `folder / name` when the name is legal and no link leads out of the folder.
+
+    Raises:
+        RefusedError: An illegal name, or a link.
+    """
+    path = folder / checked(name, field)
+    if path.is_symlink() or (path.exists() and path.resolve().parent != folder.resolve()):
+        raise RefusedError(field, f"{path} is a link", "Remove the link: Rewind writes real folders only")
+    return path
+
+
+def _fold(name: str) -> str:
+    return name.replace(".", "_")

@@ -1,0 +1,75 @@
+"""A declared pipeline, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ExpectedChange:
+    """A column of the output that a rewind is expected to change.
+
+    Attributes:
+        column: Name of the output column.
+        rule: SQL predicate over the structs `live` and `candidate` that says how; empty allows any change.
+    """
+
+    column: str
+    rule: str = ""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a `pipeline.yaml` says, with its defaults filled in.
+
+    Attributes:
+        name: Name of the folder, and first part of its job ids.
+        source_topic: The topic it reads.
+        schema: Spark DDL of the parsed columns.
+        required: Parsed columns that must not be null; a record that lacks one is rejected.
+        transactional: Whether the source is written by transactions, whose markers leave offsets without records.
+        isolation: Kafka isolation level, the same for live, mirror and candidate.
+        output_topic: Base name of the output; a generation's topic is `<base>-g<N>`.
+        output_key: Columns that make the output key as JSON; empty keeps the source key.
+        session_time_zone: Zone in which zone-less texts are read and JSON texts are written.
+        stateful: Whether the logic may keep state.
+        several_rows: Whether one record may give several rows.
+        trigger_seconds: Pause between micro-batches of the stream.
+        max_offsets: Most offsets in one micro-batch.
+        chunk_records: Offsets in one backfill chunk.
+        lag_gate: Most offsets a candidate may lie behind live to pass `catch_up`, and a backfill behind
+            Kafka's end before it fixes its handoff.
+        expected: Columns expected to change.
+    """
+
+    name: str
+    source_topic: str
+    schema: str
+    output_topic: str
+    required: tuple[str, ...] = ()
+    transactional: bool = False
+    isolation: str = "read_committed"
+    output_key: tuple[str, ...] = ()
+    session_time_zone: str = "UTC"
+    stateful: bool = False
+    several_rows: bool = False
+    trigger_seconds: float = 1.0
+    max_offsets: int = 200_000
+    chunk_records: int = 500_000
+    lag_gate: int = 5_000
+    expected: tuple[ExpectedChange, ...] = ()
+
+    def frozen(self) -> dict[str, Any]:
+        """Return a JSON-ready value from which `thaw` makes this pipeline again."""
+        return asdict(self)
+
+
+def thaw(body: Mapping[str, Any]) -> Pipeline:
+    """Return the pipeline of a frozen configuration."""
+    fields = dict(body)
+    fields["required"] = tuple(fields["required"])
+    fields["output_key"] = tuple(fields["output_key"])
+    fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
+    return Pipeline(**fields)

@@ -1,0 +1,171 @@
+"""A plan: the value that apply, the dry run, the status view and the tests all read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from rewind.core.offsets import OffsetRange, Ranges, Vector, to_spark_json, total
+
+REWIND, REPAIR, RELEASE = "rewind", "repair", "release"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, as the trigger form gives it.
+
+    Attributes:
+        pipeline: Name of the pipeline.
+        start: Where from, in one of the forms of `rewind.core.asked`.
+        end: Where to, exclusive, in the same forms; empty unless a repair is wanted.
+        overrides: Settings of the pipeline that the candidate gets another value of.
+        reason: Why, for the history.
+        accept_gaps: Offsets that the mirror lacks and that may be skipped, as Spark offsets JSON of
+            lists, `{"visits":{"0":[[3,4],[6,8]]}}`; empty for none.
+        same_code: Whether to go on when nothing differs from live.
+        auto_approve: Whether a passing verdict needs no person.
+        observe_seconds: How long the switched pipeline is watched before the rewind ends.
+        grace_seconds: How long after the cut-over the old generation is kept for a rollback.
+        repair_into: `live` or `beside`: where a repair's rows go.
+    """
+
+    pipeline: str
+    start: str = "earliest"
+    end: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    accept_gaps: str = ""
+    same_code: bool = False
+    auto_approve: bool = False
+    observe_seconds: int = 900
+    grace_seconds: int = 3600
+    repair_into: str = "live"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which the candidate differs from live: a setting or a file.
+
+    Attributes:
+        what: Name of the setting, or path of the file within the bundle.
+        live: Live's value, or a short hash of its file; empty when live has none.
+        candidate: The candidate's.
+    """
+
+    what: str
+    live: str
+    candidate: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one rewind will do, decided before anything is done.
+
+    Attributes:
+        kind: `rewind`, `repair` or `release`.
+        request: What was asked for.
+        job_id: The job it will make.
+        live_job_id: The live job when the plan was made.
+        epoch: The pointer's epoch then.
+        topic: Source topic.
+        topic_id: Its id.
+        start: First offset of the range, per partition.
+        end: Offset after the last one for a repair; for a rewind Kafka's end when the plan was made.
+        mirror_version: Version of the mirror whose history the plan needs.
+        records: Records of the range that the mirror holds (an estimate beyond the mirror's end).
+        bytes: Their bytes.
+        chunks: Chunks that the backfill will take.
+        estimate_seconds: How long the backfill should take.
+        differences: What differs from live.
+        config: The candidate's frozen configuration.
+        bundle: Hash of the candidate's code.
+        output_schema: DDL of the columns that its logic gives.
+        output_topic: Where the candidate will write.
+        dead_letter_topic: Where it will write what it rejects.
+        accepted_gaps: Holes of the mirror that the request accepted.
+        warnings: What the user should know before going on.
+        id: Hash of all of the above.
+    """
+
+    kind: str
+    request: Request
+    job_id: str
+    live_job_id: str
+    epoch: int
+    topic: str
+    topic_id: str
+    start: Vector
+    end: Vector
+    mirror_version: int
+    records: int
+    bytes: int
+    chunks: int
+    estimate_seconds: float
+    differences: tuple[Difference, ...]
+    config: Mapping[str, Any]
+    bundle: str
+    output_schema: str
+    output_topic: str
+    dead_letter_topic: str
+    accepted_gaps: Mapping[int, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    id: str = ""
+
+    def premises(self) -> dict[str, Any]:
+        """Return what must still hold when the plan is applied."""
+        return {
+            "live_job_id": self.live_job_id,
+            "epoch": self.epoch,
+            "topic_id": self.topic_id,
+            "partitions": sorted(self.end),
+            "bundle": self.bundle,
+            "job_id": self.job_id,
+        }
+
+    def ranges(self) -> Ranges:
+        """Return the range of each partition."""
+        return {p: OffsetRange(min(self.start[p], self.end[p]), self.end[p]) for p in sorted(self.end)}
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text, keys in order."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def sealed(plan: Plan) -> Plan:
+    """Return the plan with its id, the hash of its content."""
+    body = replace(plan, id="").to_json()
+    return replace(plan, id=hashlib.sha256(body.encode()).hexdigest()[:12])
+
+
+def from_json(text: str) -> Plan:
+    """Return the plan that `to_json` wrote."""
+    body = json.loads(text)
+    body["request"] = Request(**body["request"])
+    body["start"] = {int(p): o for p, o in body["start"].items()}
+    body["end"] = {int(p): o for p, o in body["end"].items()}
+    body["differences"] = tuple(Difference(**d) for d in body["differences"])
+    gaps = body["accepted_gaps"].items()
+    body["accepted_gaps"] = {int(p): tuple(OffsetRange(**r) for r in ranges) for p, ranges in gaps}
+    body["warnings"] = tuple(body["warnings"])
+    return Plan(**body)
+
+
+def explain(plan: Plan) -> list[str]:
+    """Return the plan as lines for a person: what a dry run prints."""
+    lines = [
+        f"Plan {plan.id}: {plan.kind} of {plan.request.pipeline} as {plan.job_id}, beside {plan.live_job_id}",
+        f"  from     {to_spark_json(plan.topic, plan.start)}  (asked: {plan.request.start})",
+        f"  to       {to_spark_json(plan.topic, plan.end)}"
+        + ("" if plan.kind == REPAIR else "  (Kafka's end now; it moves on)"),
+        f"  records  {plan.records:,} in {plan.bytes:,} bytes; offsets {total(plan.ranges()):,}",
+        f"  backfill {plan.chunks} chunks, about {plan.estimate_seconds:.0f} s",
+        f"  output   {plan.output_topic}, dead letters to {plan.dead_letter_topic}",
+    ]
+    lines += [f"  differs  {d.what}: {d.live or 'absent'} -> {d.candidate or 'absent'}" for d in plan.differences]
+    lines += [f"  gap      partition {p} [{r.start}, {r.end}) accepted" for p, rs in plan.accepted_gaps.items() for r in rs]
+    lines += [f"  warning  {warning}" for warning in plan.warnings]
+    lines.append(f"Apply it with apply_plan={plan.id} and dry_run off.")
+    return lines

@@ -1,0 +1,44 @@
+"""Instants and durations as users write them. All instants are UTC; `now` is always an argument."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from rewind.core.errors import RefusedError
+
+_DURATION = re.compile(r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?")
+
+
+def parse_instant(text: str, field: str) -> datetime:
+    """Return the instant of an ISO 8601 text.
+
+    Raises:
+        RefusedError: No ISO text, a date that does not exist, or no zone: a local time can name two instants.
+    """
+    example = "Write it with its zone, as 2025-09-04T07:00:00Z"
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise RefusedError(field, f"{text!r} is no instant ({error})", example) from None
+    if value.tzinfo is None:
+        raise RefusedError(field, f"{text!r} has no time zone", example)
+    return value.astimezone(UTC)
+
+
+def parse_duration(text: str, field: str) -> timedelta:
+    """Return the length of an ISO 8601 duration of days, hours, minutes and seconds.
+
+    Raises:
+        RefusedError: Another form, or no length at all.
+    """
+    match = _DURATION.fullmatch(text)
+    parts = {name: int(value) for name, value in match.groupdict().items() if value} if match else {}
+    if not parts:
+        raise RefusedError(field, f"{text!r} is no duration", "Write P9D, PT1H, PT90S or P1DT12H")
+    return timedelta(**parts)
+
+
+def format_instant(value: datetime) -> str:
+    """Return the instant in ISO form with milliseconds and `Z`."""
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,130 @@
+"""What a planner reads of the world, and the read-only ports it reads it by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from rewind.core.offsets import OffsetRange, Vector
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A Kafka topic as the broker describes it.
+
+    Attributes:
+        name: Its name.
+        id: Kafka's id; a recreated topic has another.
+        earliest: First offset still there, per partition.
+        latest: Next offset to be written, per partition (the last stable one under `read_committed`).
+        config: Effective topic settings.
+    """
+
+    name: str
+    id: str
+    earliest: Vector
+    latest: Vector
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether compaction may leave offset holes."""
+        return "compact" in self.config.get("cleanup.policy", "delete")
+
+
+@dataclass(frozen=True)
+class MirrorState:
+    """What the mirror's commit records say, without a scan.
+
+    Attributes:
+        version: Newest version of the Delta table.
+        topic_id: Id of the topic it mirrors.
+        covered: Per partition the offsets read by its commits.
+        holes: Per partition the offsets within `covered` at which no record was found.
+        legal_holes: Per partition the holes that a compaction, a transaction or a recorded deletion explains.
+        records: Records in all.
+        bytes: Bytes of its files as they were added.
+    """
+
+    version: int
+    topic_id: str
+    covered: Mapping[int, Sequence[OffsetRange]]
+    holes: Mapping[int, Sequence[OffsetRange]]
+    legal_holes: Mapping[int, Sequence[OffsetRange]]
+    records: int
+    bytes: int
+
+    def end(self) -> Vector:
+        """Return the mirror's committed source position."""
+        return {p: parts[-1].end for p, parts in self.covered.items() if parts}
+
+    def start(self) -> Vector:
+        """Return the first offset that the mirror covers, per partition."""
+        return {p: parts[0].start for p, parts in self.covered.items() if parts}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One version of a pipeline, as the registry holds it.
+
+    Attributes:
+        job_id: `<pipeline>-g<N>`, or `<pipeline>-r<N>` for a repair.
+        pipeline: Its pipeline.
+        state: planned, candidate, live, standby, retired, collected or aborted.
+        topic_id: Id of the source topic it was made for.
+        bundle: Hash of its frozen code.
+        frozen: Its configuration (`Pipeline.frozen()`), and the versions it was made with.
+        start: First offset of its own history, per partition.
+        handoff: First offset its stream reads, per partition; None until it is fixed.
+        output_topic: Where it writes.
+        dead_letter_topic: Where it writes what it rejects.
+    """
+
+    job_id: str
+    pipeline: str
+    state: str
+    topic_id: str
+    bundle: str
+    frozen: Mapping[str, Any]
+    start: Vector
+    handoff: Vector | None
+    output_topic: str
+    dead_letter_topic: str
+
+
+class BrokerReader(Protocol):
+    """What is read of the broker."""
+
+    def topic(self, name: str) -> Topic | None:
+        """Return the topic, or None when there is none of that name."""
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics."""
+
+
+class MirrorReader(Protocol):
+    """What is read of the mirror."""
+
+    def state(self, topic: str) -> MirrorState | None:
+        """Return what the mirror of the topic holds, or None when there is none."""
+
+    def offsets_at(self, topic: str, instant: datetime) -> Vector:
+        """Return per partition the first mirrored offset at or after the instant; absent when there is none."""
+
+
+class LifecycleReader(Protocol):
+    """What is read of the registry."""
+
+    def live(self, pipeline: str) -> tuple[Generation, int] | None:
+        """Return the live generation and the epoch, or None before the first deploy."""
+
+    def position(self, job_id: str) -> Vector:
+        """Return the next offset a stream will read, from its last committed batch."""
+
+    def active_rewind(self, pipeline: str) -> str | None:
+        """Return the id of the active rewind, if any."""
+
+    def next_number(self, pipeline: str, kind: str) -> int:
+        """Return the number that the next generation (`g`) or repair (`r`) will get."""

@@ -1,0 +1,1 @@
+"""The stack on one machine: broker, Airflow, and the demo that runs on them."""

@@ -1,0 +1,149 @@
+"""Airflow 3.3 on one machine: its four processes, their environment, and whether they are well."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rewind.control import jvm
+from rewind.core.errors import RetryError, RewindError
+from rewind.core.settings import Settings
+from rewind.local import airflow_config, ports, processes
+from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.local.processes import Command, Process
+
+PORT_FIELD = "REWIND_AIRFLOW_PORT"
+START_SECONDS = 180
+# No servers for logs: everything is on one disk, and their fixed ports would collide between stacks.
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+# What a shell may export and the stack decides itself.
+DECIDED = ("AIRFLOW_", "REWIND_", "SPARK_", "PYSPARK_", "PYTHONPATH")
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """An installation of Airflow below the home of a stack.
+
+    Attributes:
+        settings: What the tasks find in their environment; `settings.home` is the stack's.
+        port: Port of its API server.
+        dags: Folder of the DAG files.
+        plugins: Folder of the plugins.
+    """
+
+    settings: Settings
+    port: int
+    dags: Path
+    plugins: Path
+
+    @property
+    def home(self) -> Path:
+        """Its `AIRFLOW_HOME`."""
+        return self.settings.home / "airflow"
+
+    @property
+    def url(self) -> str:
+        """Address of the page and the REST API."""
+        return f"http://{ports.HOST}:{self.port}"
+
+    @property
+    def password(self) -> str:
+        """Password of the user `admin`."""
+        return airflow_config.passwords(self.home)["admin"]
+
+    def api(self) -> AirflowApi:
+        """Return a client of its REST API for the user `admin`."""
+        return AirflowApi(self.url, "admin", self.password)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of its processes, and so of every task."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(DECIDED)}
+        programs = Path(sys.executable).parent
+        connection = {"conn_type": "spark", "host": self.settings.spark_master, "extra": {"deploy-mode": "client"}}
+        return {
+            **inherited,
+            **self.settings.environment(),
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+            "JAVA_HOME": str(jvm.java_home()),
+            "NO_PROXY": f"{ports.HOST},localhost",
+            "PATH": f"{programs}:{inherited.get('PATH', os.defpath)}",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "SPARK_LOCAL_IP": ports.HOST,
+        }
+
+    def commands(self) -> list[Command]:
+        """Return the processes that make it up."""
+        environment, logs = self.environment(), self.settings.home / "logs"
+        airflow = [sys.executable, "-m", "airflow"]
+        reads = [self.home / "airflow.cfg"]
+        return [
+            Command(name, [*airflow, *arguments], environment, logs / f"{name}.log", self.home, reads)
+            for name, arguments in ARGUMENTS.items()
+        ]
+
+
+def start(airflow: Airflow) -> list[Process]:
+    """Configure, migrate and start it, and wait until all four components are well.
+
+    Raises:
+        RewindError: The migration failed, or a process died or was not well in time.
+    """
+    airflow_config.passwords(airflow.home)
+    text = airflow_config.render(airflow.home, ports.HOST, airflow.port, airflow.dags, airflow.plugins)
+    airflow_config.write_private(airflow.home / "airflow.cfg", text)
+    _migrate(airflow)
+    running = processes.ensure(airflow.commands(), airflow.settings.home / "stack")
+    for process in running:
+        well = functools.partial(_is_well, airflow.api(), process)
+        processes.wait_for(well, f"a heartbeat of {process.name}", process, START_SECONDS)
+    return running
+
+
+def find(home: Path) -> list[Process]:
+    """Return the processes of the Airflow of `home` that were started, alive or not."""
+    known = (processes.load(name, home / "stack") for name in ARGUMENTS)
+    return [process for process in known if process is not None]
+
+
+def _migrate(airflow: Airflow) -> None:
+    stamp, version = airflow.home / "migrated", metadata.version("apache-airflow")
+    if stamp.exists() and stamp.read_text() == version:
+        return
+    command = [sys.executable, "-m", "airflow", "db", "migrate"]
+    done = subprocess.run(command, env=airflow.environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RewindError("`airflow db migrate` failed:\n" + "\n".join(done.stderr.splitlines()[-15:]))
+    stamp.write_text(version)
+
+
+def _is_well(api: AirflowApi, process: Process) -> bool:
+    try:
+        health = api.health()
+    except (RetryError, AirflowApiError):
+        return False
+    if process.name == "api-server":
+        return bool(health["metadatabase"]["status"] == "healthy")
+    component = process.name.replace("-", "_")
+    return _beats(health[component], f"latest_{component}_heartbeat", process.began)
+
+
+def _beats(health: Mapping[str, Any], key: str, since: float) -> bool:
+    """A heartbeat before the start is the predecessor's, which Airflow calls healthy for half a minute."""
+    beat = health.get(key)
+    return health["status"] == "healthy" and beat is not None and datetime.fromisoformat(beat).timestamp() >= since

@@ -1,0 +1,108 @@
+"""What the local Airflow is told: the text of `airflow.cfg`, and the secrets it needs."""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import io
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+USERS: Mapping[str, str] = {"admin": "admin", "viewer": "viewer"}
+# A worker process each: their number bounds the memory, and what an orderly end has to wait for.
+PARALLELISM = 8
+
+
+def render(home: Path, host: str, port: int, dags: Path, plugins: Path) -> str:
+    """Return the text of `airflow.cfg` for an installation in `home`."""
+    keys = kept(home / "keys.json", new_keys())
+    url = f"http://{host}:{port}"
+    config = configparser.ConfigParser(interpolation=None)
+    config.read_dict(_places(home, dags, plugins) | _server(host, port, keys) | _LOOPS)
+    config.read_dict({"core": _core(url, keys["fernet"])})
+    text = io.StringIO()
+    config.write(text)
+    return text.getvalue()
+
+
+def passwords(home: Path) -> dict[str, str]:
+    """Return the passwords by user, made at the first call."""
+    return kept(home / "passwords.json", {user: secrets.token_urlsafe(12) for user in USERS})
+
+
+def kept(path: Path, first: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that a private JSON file keeps, `first` when it is new."""
+    if not path.exists():
+        write_private(path, json.dumps(dict(first)))
+    values: dict[str, str] = json.loads(path.read_text())
+    return values
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def new_keys() -> dict[str, str]:
+    """Return fresh keys for stored connections, browser sessions and tokens."""
+    fernet = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+    return {"fernet": fernet, "session": secrets.token_hex(32), "jwt": secrets.token_hex(64)}
+
+
+def _places(home: Path, dags: Path, plugins: Path) -> dict[str, dict[str, str]]:
+    return {
+        "core": {
+            "dags_folder": _escaped(dags),
+            "plugins_folder": _escaped(plugins),
+            "simple_auth_manager_passwords_file": _escaped(home / "passwords.json"),
+        },
+        # SQLite has one writer: those who wait should outlast a slow commit.
+        "database": {"sql_alchemy_conn": f"sqlite:///{_escaped(home)}/airflow.db?timeout=60"},
+        "logging": {"base_log_folder": _escaped(home / "logs"), "colored_console_log": "False"},
+    }
+
+
+def _server(host: str, port: int, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    address = {"host": host, "port": str(port), "base_url": f"http://{host}:{port}"}
+    return {
+        "api": address | {"workers": "1", "secret_key": keys["session"]},
+        "api_auth": {"jwt_secret": keys["jwt"]},
+    }
+
+
+def _core(url: str, fernet: str) -> dict[str, str]:
+    return {
+        "executor": "LocalExecutor",
+        "parallelism": str(PARALLELISM),
+        "load_examples": "False",
+        # A new pipeline's DAGs run without a visit to the page.
+        "dags_are_paused_at_creation": "False",
+        "fernet_key": fernet,
+        "execution_api_server_url": f"{url}/execution/",
+        "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in USERS.items()),
+        "min_serialized_dag_update_interval": "5",
+    }
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("%", "%%")
+
+
+# A stack that one person looks at: react within seconds, at the price of some idle CPU.
+_LOOPS = {
+    "scheduler": {"scheduler_idle_sleep_time": "0.5", "job_heartbeat_sec": "2", "scheduler_heartbeat_sec": "2"},
+    "triggerer": {"job_heartbeat_sec": "2"},
+    "dag_processor": {
+        "refresh_interval": "10",
+        "min_file_process_interval": "10",
+        "bundle_refresh_check_interval": "2",
+        "parsing_processes": "1",
+    },
+}

@@ -1,0 +1,92 @@
+"""`python -m rewind stack up|down|status|logs`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rewind.core.errors import RefusedError
+from rewind.local import stack
+
+NEXT = "make demo            (or: make status, make logs NAME=scheduler, make down)"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command `stack` and its four verbs; each sets `func(args) -> exit code`."""
+    parser = subparsers.add_parser("stack", help="the local stack: a broker and Airflow")
+    verbs = parser.add_subparsers(required=True, metavar="up|down|status|logs")
+    verbs.add_parser("up", help="start what does not run").set_defaults(func=_up)
+    verbs.add_parser("down", help="stop everything").set_defaults(func=_down)
+    verbs.add_parser("status", help="show the processes").set_defaults(func=_status)
+    logs = verbs.add_parser("logs", help="show the log of one process")
+    logs.add_argument("name", nargs="?", default="scheduler", help=", ".join(stack.NAMES))
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until interrupted")
+    logs.add_argument("-n", "--lines", type=int, default=50, help="so many lines from the end")
+    logs.set_defaults(func=_logs)
+
+
+def home() -> Path:
+    """Return the home of the local stack: `REWIND_HOME`, else `.rewind` of the checkout."""
+    return Path(os.environ.get("REWIND_HOME") or stack.PROJECT / ".rewind").resolve()
+
+
+def _up(_: argparse.Namespace) -> int:
+    console = Console()
+    with console.status("Starting the broker and Airflow"):
+        running = stack.up(home())
+        errors = running.api().import_errors()
+    console.print(summary(running))
+    for failed in errors:
+        console.print(f"[red]cannot be imported:[/] {failed['filename']}: {_last_line(failed)}")
+    return 0
+
+
+def summary(running: stack.Stack) -> Table:
+    """Return how to reach a stack, and what to do next."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("Airflow", running.airflow_url),
+        ("user", running.user),
+        ("password", running.password),
+        ("Kafka", running.broker.bootstrap),
+        ("next", NEXT),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _down(_: argparse.Namespace) -> int:
+    console = Console()
+    with console.status("Stopping Airflow, the streams and the broker"):
+        stack.down(home())
+    console.print("The stack is down; its data stays in", str(home()))
+    return 0
+
+
+def _status(_: argparse.Namespace) -> int:
+    members = stack.status(home())
+    table = Table("process", "state", "pid", "log")
+    for member in members:
+        table.add_row(member.name, member.state, str(member.pid or ""), str(member.log))
+    Console().print(table)
+    return 0 if all(member.pid for member in members) else 3
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    log = home() / "logs" / f"{arguments.name}.log"
+    if arguments.name not in stack.NAMES or not log.exists():
+        raise RefusedError("NAME", f"there is no log of {arguments.name!r}", f"Names are {', '.join(stack.NAMES)}")
+    follow = ["-F"] if arguments.follow else []
+    try:
+        return subprocess.run(["tail", "-n", str(arguments.lines), *follow, str(log)], check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+def _last_line(failed: dict[str, str]) -> str:
+    return failed["stack_trace"].strip().splitlines()[-1]

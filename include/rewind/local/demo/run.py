@@ -1,0 +1,119 @@
+"""Bring the demo's world up, play the scenario, and say how it ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from kafka.errors import KafkaError
+from rich.console import Console
+from sqlalchemy import select
+
+from rewind.control import database, schema
+from rewind.control.broker import Broker
+from rewind.control.snapshot import snapshot
+from rewind.control.status import PipelineView
+from rewind.core.errors import RefusedError, RewindError
+from rewind.core.settings import Settings, from_environment
+from rewind.local import broker, ports, stack
+from rewind.local import cli as local_cli
+from rewind.local.demo import load, pipelines, summary, world
+from rewind.local.demo.proof import faults
+from rewind.local.demo.scenario import Scenario, Story
+from rewind.local.demo.waiting import DemoError
+from rewind.local.demo.world import World
+
+LAST_LINE = "REWIND DEMO:"
+
+
+def run(history: int, rate: int) -> int:
+    """Play the demo and return its exit code: 0 only when everything was as it should be."""
+    console, story, made = Console(), Story(), None
+    try:
+        made = _up(console)
+        story.seconds["stack is up"] = round(time.monotonic() - story.began, 1)
+        console.print(f"[green]stack is up[/] in {story.seconds['stack is up']:.1f} s: {made.stack.airflow_url}")
+        Scenario(made, story).play(history, rate)
+        _judge(story)
+    except (RewindError, TimeoutError, KafkaError) as error:
+        story.failure = str(error) or type(error).__name__
+    except KeyboardInterrupt:
+        story.failure = "interrupted"
+    except Exception as error:  # noqa: BLE001 - whatever happens, the last line says how it ended
+        console.print_exception()
+        story.failure = f"{type(error).__name__}: {error}"
+    return _end(console, story, made)
+
+
+def _up(console: Console) -> World:
+    """Bring up the stack with the demo's own pipelines folder, under names that nothing has yet."""
+    home = local_cli.home()
+    folder = home / "demo"
+    load.stop_earlier(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with console.status("starting the broker and Airflow …"):
+        chosen = _names(home)
+        own = folder / "pipelines"
+        pipelines.copy_with_bug(
+            stack.PROJECT / "include" / "pipelines", own, chosen.pipeline, chosen.topic, chosen.output
+        )
+        running = stack.up(home, environment={**os.environ, "REWIND_PIPELINES": str(own)})
+    database.upgrade(running.settings.registry_url)
+    made = World(running, running.api(), chosen, folder, console)
+    world.drain_earlier(made)
+    return made
+
+
+def _names(home: Path) -> world.Names:
+    port = ports.parse(broker.PORT_FIELD, os.environ.get(broker.PORT_FIELD))
+    jars = home / "jars" if (home / "jars").is_dir() else stack.PROJECT / ".rewind" / "jars"
+    started = broker.start(home, port, jars=jars)
+    settings = from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": started.bootstrap})
+    return world.free_names(_deployed(settings), set(Broker(settings).topics()))
+
+
+def _deployed(settings: Settings) -> set[str]:
+    try:
+        with snapshot(settings.registry_url) as connection:
+            return set(connection.execute(select(schema.generations.c.pipeline).distinct()).scalars())
+    except RefusedError:
+        return set()
+
+
+def _judge(story: Story) -> None:
+    """Check what the parts left to the end.
+
+    Raises:
+        DemoError: The output or the verdict is not as it should be.
+    """
+    assert story.proof is not None
+    assert story.rewind is not None
+    assert story.rewind.verdict is not None
+    found = story.proof.findings
+    wrong = [f"the separate reader found {number} {kind}" for kind, number in found.counts.items() if number]
+    wrong += [f"verdict: {fault}" for fault in faults(story.rewind.verdict, story.proof.planted_expected)]
+    if wrong:
+        raise DemoError("; ".join(wrong))
+
+
+def _end(console: Console, story: Story, made: World | None) -> int:
+    if made is not None:
+        pipeline = _pipeline(made)
+        console.print(f"Summary: {summary.write(made, story, pipeline)}")
+        summary.tell(made, story, pipeline)
+    if story.failure:
+        # A failure of several lines ends with the line that says so.
+        console.print(story.failure, markup=False, highlight=False)
+        print(f"{LAST_LINE} FAIL {' '.join(story.failure.split())[:300]}")
+        return 1
+    assert story.live_after is not None
+    print(f"{LAST_LINE} PASS {story.live_after.job_id} is live, {time.monotonic() - story.began:.0f} s")
+    return 0
+
+
+def _pipeline(made: World) -> PipelineView | None:
+    try:
+        return made.pipeline()
+    except RewindError:
+        return None

@@ -1,0 +1,180 @@
+"""The demo, step by step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewind.control import requests, rewinds
+from rewind.control.database import now
+from rewind.control.pointer import Resolved, resolve
+from rewind.control.snapshot import snapshot
+from rewind.control.status_jobs import Job
+from rewind.control.status_rewinds import RewindView
+from rewind.core import lifecycle
+from rewind.core.plan import Plan
+from rewind.local.demo import driver, load, pipelines, proof
+from rewind.local.demo.driver import Killing
+from rewind.local.demo.follow import Follower
+from rewind.local.demo.load import Load
+from rewind.local.demo.proof import Proof
+from rewind.local.demo.waiting import DemoError, until
+from rewind.local.demo.world import World
+from rewind.local.stack import PROJECT
+
+ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT60S", "reason": "pages in small letters"}
+
+DEPLOY_SECONDS, STREAM_SECONDS, REWIND_SECONDS, COLLECT_SECONDS = 180, 240, 480, 300
+CAUGHT_UP = 5_000
+"""Offsets behind Kafka's end that a stream at this rate always is, a few batches' worth."""
+
+
+@dataclass
+class Story:
+    """What has happened so far; what is missing tells how far a failed demo came.
+
+    Attributes:
+        began: When it began, on the monotonic clock.
+        live_before: The pointer before the rewind.
+        live_after: The pointer after it.
+        plan: The plan that was carried out.
+        rewind: The rewind, at its end.
+        killing: How the killed driver came back.
+        gap: Longest time between two batches of live, in seconds.
+        gap_in_rewind: The same from the trigger on.
+        proof: The independent check.
+        seconds: Wall seconds of each part of the demo.
+        rewind_id: Id of the rewind.
+        failure: Why it failed; empty when it did not.
+    """
+
+    began: float = field(default_factory=time.monotonic)
+    live_before: Resolved | None = None
+    live_after: Resolved | None = None
+    plan: Plan | None = None
+    rewind: RewindView | None = None
+    killing: Killing | None = None
+    gap: float | None = None
+    gap_in_rewind: float | None = None
+    proof: Proof | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    rewind_id: str = ""
+    failure: str = ""
+
+
+class Scenario:
+    """Plays the demo in a world."""
+
+    def __init__(self, world: World, story: Story) -> None:
+        """Keep where to play and what to tell."""
+        self._world, self._story = world, story
+
+    def play(self, history: int, rate: int) -> None:
+        """Play all parts.
+
+        Raises:
+            DemoError: Something was not as it should be.
+        """
+        producing = load.start(self._world, history, rate)
+        try:
+            with self._part("history produced"):
+                load.await_history(producing)
+            self._under_load(producing)
+        finally:
+            producing.stop()
+        with self._part("checked by a separate reader"):
+            self._story.proof = proof.make(self._world, self._story, producing.progress())
+
+    def _under_load(self, producing: Load) -> None:
+        with self._part("deployed and caught up"):
+            live = self._deploy()
+        with self._part("live killed and back"):
+            pipelines.install_mended(
+                PROJECT / "include" / "pipelines", self._world.settings.pipelines, self._world.names.pipeline
+            )
+            self._story.killing = driver.kill_once(self._world, live.job_id, live.output_topic)
+        load.plant_bystanders(self._world, live.job_id, live.output_topic)
+        with self._part("planned (dry run)"):
+            self._dry_run()
+        self._rewind(live)
+        untouched = proof.photograph(self._world, live)
+        with self._part("collected"):
+            self._collect(live.job_id)
+        producing.progress()
+        proof.check_untouched(self._world, live, untouched)
+
+    def _deploy(self) -> Resolved:
+        world = self._world
+        world.run_dag(f"deploy_{world.names.pipeline}", {"from": "earliest"}, DEPLOY_SECONDS)
+        world.start_dag(f"mirror_{world.names.topic}", {})
+        live = self._story.live_before = resolve(world.names.pipeline, world.settings.registry_url)
+        until(f"{live.job_id} catching up", lambda: self._caught_up(live.job_id), STREAM_SECONDS, pause=2)
+        until("the mirror catching up", self._mirrored, STREAM_SECONDS, pause=2)
+        return live
+
+    def _dry_run(self) -> None:
+        dag = self._world.rewind_dag
+        run_id = self._world.run_dag(dag, {**ASKED, "dry_run": True}, DEPLOY_SECONDS)
+        with snapshot(self._world.settings.registry_url) as connection:
+            planned = rewinds.steps_of(connection, requests.rewind_id(dag, run_id))
+            plan_id = planned[-1].evidence["plan_id"] if planned else ""
+            self._story.plan = rewinds.read_plan(connection, plan_id)
+
+    def _rewind(self, live: Resolved) -> None:
+        world, story = self._world, self._story
+        assert story.plan is not None
+        begun, triggered = now(), time.monotonic()
+        conf = {**ASKED, "dry_run": False, "apply_plan": story.plan.id}
+        run_id = world.start_dag(world.rewind_dag, conf)
+        story.rewind_id = requests.rewind_id(world.rewind_dag, run_id)
+        world.console.print(f"  rewind {story.rewind_id}, plan {story.plan.id}: {world.stack.airflow_url}")
+        story.rewind = Follower(world, run_id, story.rewind_id).to_the_end(REWIND_SECONDS)
+        story.seconds["rewound"] = round(time.monotonic() - triggered, 1)
+        story.live_after = resolve(world.names.pipeline, world.settings.registry_url)
+        story.gap = driver.longest_gap(world, live.job_id)
+        story.gap_in_rewind = driver.longest_gap(world, live.job_id, since=begun)
+        if story.live_after.job_id != story.plan.job_id:
+            raise DemoError(f"{story.live_after.job_id} is live, not {story.plan.job_id}")
+
+    def _collect(self, job_id: str) -> None:
+        """Run the garbage DAG until it has taken the old generation, whose grace period must end first."""
+        deadline = time.monotonic() + COLLECT_SECONDS
+        until("the end of the grace period", lambda: self._grace_over(job_id), COLLECT_SECONDS, pause=1)
+        while self._job(job_id).state != lifecycle.COLLECTED:
+            if time.monotonic() > deadline:
+                waits = [garbage.waits for garbage in self._world.pipeline().garbage if garbage.job_id == job_id]
+                raise DemoError(f"{job_id} was not collected within {COLLECT_SECONDS} s: {waits}")
+            self._world.run_dag("collect_garbage", {"dry_run": False}, COLLECT_SECONDS)
+
+    def _grace_over(self, job_id: str) -> bool:
+        until_when = self._job(job_id).grace_until
+        return until_when is None or until_when <= now()
+
+    def _caught_up(self, job_id: str) -> bool:
+        job = self._job(job_id)
+        if job.driver.state == "quarantined":
+            raise DemoError(f"{job_id} is quarantined: {job.driver.last_failure}")
+        return job.lag is not None and job.lag <= CAUGHT_UP and job.last_batch_at is not None
+
+    def _mirrored(self) -> bool:
+        found = next((m for m in self._world.status().mirrors if m.topic == self._world.names.topic), None)
+        return found is not None and found.lag is not None and found.lag <= 10 * CAUGHT_UP
+
+    def _job(self, job_id: str) -> Job:
+        return next(job for job in self._world.pipeline().jobs if job.job_id == job_id)
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        with self._world.console.status(f"{name} …") if self._world.console.is_terminal else _nothing():
+            yield
+        self._story.seconds[name] = round(time.monotonic() - begun, 1)
+        self._world.console.print(f"[green]{name}[/] in {self._story.seconds[name]:.1f} s")
+
+
+@contextmanager
+def _nothing() -> Iterator[Any]:
+    yield

@@ -1,0 +1,250 @@
+"""The local stack: a broker and an Airflow under one home, brought up, looked at and taken down."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewind.control import database, supervise
+from rewind.core.settings import Settings, from_environment
+from rewind.local import airflow, broker, ports, processes
+from rewind.local.airflow import Airflow
+from rewind.local.airflow_api import AirflowApi
+from rewind.local.airflow_config import write_private
+from rewind.local.processes import Process
+
+PROJECT = Path(__file__).resolve().parents[3]
+# Supervisors of streams wait here, so that they never take the place of a step.
+POOL = ("streams", 128, "Supervisors of streams: as many as there are generations")
+STOP_SECONDS = 8
+STREAM_SECONDS = 22
+PARSE_SECONDS = 90
+NAMES = (broker.NAME, *airflow.ARGUMENTS)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack that runs.
+
+    Attributes:
+        airflow: Its Airflow.
+        broker: Its broker.
+    """
+
+    airflow: Airflow
+    broker: broker.Broker
+
+    @property
+    def settings(self) -> Settings:
+        """What jobs and commands against this stack read from their environment."""
+        return self.airflow.settings
+
+    @property
+    def airflow_url(self) -> str:
+        """Address of Airflow's page and REST API."""
+        return self.airflow.url
+
+    @property
+    def user(self) -> str:
+        """User that may do everything."""
+        return "admin"
+
+    @property
+    def password(self) -> str:
+        """Password of `user`."""
+        return self.airflow.password
+
+    def api(self) -> AirflowApi:
+        """Return a client of Airflow's REST API as `user`."""
+        return self.airflow.api()
+
+
+@dataclass(frozen=True)
+class Member:
+    """What `status` says of one process: its pid when it runs, and where its log is."""
+
+    name: str
+    state: str
+    pid: int | None
+    log: Path
+
+
+def up(
+    home: Path,
+    *,
+    dags: Path | None = None,
+    plugins: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Stack:
+    """Return the stack of `home`, after starting what does not run and restarting what should run otherwise.
+
+    What is not chosen stays as it is while any process of the stack runs; else it is the checkout's.
+
+    Args:
+        home: Folder of everything local.
+        dags: Folder of the DAG files.
+        plugins: Folder of Airflow's plugins.
+        environment: Where the ports and the `REWIND_*` settings other than home and broker are chosen.
+
+    Raises:
+        RefusedError: A chosen port is taken, or Java or the jars are missing.
+        RewindError: A process died or was not well in time; with the end of its log.
+    """
+    stack = _with_broker(home.resolve(), dags, plugins, environment)
+    _prepare(stack)
+    airflow.start(stack.airflow)
+    stack.api().set_pool(*POOL)
+    _await_dags(stack)
+    stack.api().unpause()
+    return stack
+
+
+def find(home: Path) -> Stack | None:
+    """Return the stack of `home` if its broker runs, else None."""
+    known, kafka = _record(home), broker.find(home)
+    if not known or kafka is None:
+        return None
+    settings = from_environment(known["environment"])
+    return Stack(Airflow(settings, known["port"], Path(known["dags"]), Path(known["plugins"])), kafka)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the `REWIND_*` variables of the stack of `home`, running or not; empty when there was none."""
+    variables: dict[str, str] = _record(home).get("environment", {})
+    return variables
+
+
+def down(home: Path) -> None:
+    """Stop the stack of `home`, and the stream drivers that outlive Airflow.
+
+    Supervisors and guests go first, since supervisors would start the drivers again; then the drivers, which need the
+    broker to finish their batch; the broker last.
+
+    Raises:
+        RewindError: A process cannot be stopped.
+    """
+    processes.stop([*airflow.find(home), *_guests(home)], STOP_SECONDS)
+    try:
+        _stop_streams(home)
+    finally:
+        known = processes.load(broker.NAME, home / "stack")
+        processes.stop([known] if known else [], broker.STOP_SECONDS)
+
+
+def status(home: Path) -> list[Member]:
+    """Return the state of each process of the stack of `home`."""
+    return [_member(name, processes.load(name, home / "stack"), home) for name in NAMES]
+
+
+def _member(name: str, process: Process | None, home: Path) -> Member:
+    log = home / "logs" / f"{name}.log"
+    if process is None:
+        return Member(name, "never started", None, log)
+    if not process.alive:
+        return Member(name, "stopped", None, log)
+    return Member(name, "running", process.pid, log)
+
+
+def _with_broker(home: Path, dags: Path | None, plugins: Path | None, chosen: Mapping[str, str]) -> Stack:
+    kept = _record(home) if any(member.pid for member in status(home)) else {}
+    # Both ports are settled before anything starts: a refusal leaves nothing behind.
+    port = _airflow_port(home, chosen)
+    jars = Path(chosen.get("REWIND_JARS") or _jars(home))
+    kafka = broker.start(home, ports.parse(broker.PORT_FIELD, chosen.get(broker.PORT_FIELD)), jars=jars)
+    settings = _settings(home, kafka, {**kept.get("environment", {}), **chosen})
+    dags, plugins = dags or _folder("dags", kept), plugins or _folder("plugins", kept)
+    return Stack(Airflow(settings, port, dags, plugins), kafka)
+
+
+def _folder(name: str, kept: Mapping[str, Any]) -> Path:
+    return Path(kept.get(name, PROJECT / name))
+
+
+def _prepare(stack: Stack) -> None:
+    settings = stack.settings
+    for folder in (settings.data, settings.mirrors, settings.generations, settings.evidence):
+        folder.mkdir(parents=True, exist_ok=True)
+    database.upgrade(settings.registry_url)
+    # Before any task can run: `down` has to find the drivers that the first one may start.
+    _remember(stack)
+
+
+def _jars(home: Path) -> Path:
+    """A home of a test has no jars of its own; those of the checkout serve all."""
+    return next((path for path in (home / "jars",) if path.is_dir()), PROJECT / ".rewind" / "jars")
+
+
+def _settings(home: Path, kafka: broker.Broker, chosen: Mapping[str, str]) -> Settings:
+    defaults = {
+        "REWIND_PIPELINES": str(PROJECT / "include" / "pipelines"),
+        "REWIND_JOBS": str(PROJECT / "jobs"),
+        "REWIND_JARS": str(_jars(home)),
+    }
+    own = {"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": kafka.bootstrap}
+    return from_environment({**defaults, **chosen, **own})
+
+
+def _airflow_port(home: Path, chosen: Mapping[str, str]) -> int:
+    port = ports.parse(airflow.PORT_FIELD, chosen.get(airflow.PORT_FIELD))
+    state = home / "stack" / "ports.json"
+    server = processes.load("api-server", home / "stack")
+    last = ports.remembered(airflow.PORT_FIELD, state)
+    if server is not None and server.alive and last is not None and port in (None, last):
+        return last
+    return ports.choose(airflow.PORT_FIELD, port, state)
+
+
+def _record(home: Path) -> dict[str, Any]:
+    """Return what the last `up` of `home` was asked for, empty when there was none."""
+    file = home / "stack" / "stack.json"
+    known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return known
+
+
+def _remember(stack: Stack) -> None:
+    known = {
+        "environment": stack.settings.environment(),
+        "port": stack.airflow.port,
+        "dags": str(stack.airflow.dags),
+        "plugins": str(stack.airflow.plugins),
+    }
+    write_private(stack.settings.home / "stack" / "stack.json", json.dumps(known, indent=2))
+
+
+def _await_dags(stack: Stack) -> None:
+    """Wait until each DAG file has a DAG or an import error, or for so long as parsing may take.
+
+    A file that makes no DAG, because there is no pipeline yet, never shows; that is not an error.
+    """
+    api, deadline = stack.api(), time.monotonic() + PARSE_SECONDS
+    wanted = {path.name for path in stack.airflow.dags.rglob("*.py") if _looks_like_dag(path)}
+    while time.monotonic() < deadline:
+        seen = [dag["fileloc"] for dag in api.dags()] + [failed["filename"] for failed in api.import_errors()]
+        if wanted <= {Path(name).name for name in seen}:
+            return
+        time.sleep(0.5)
+
+
+def _looks_like_dag(path: Path) -> bool:
+    """The test by which Airflow itself chooses the files it parses."""
+    text = path.read_text(errors="replace").lower()
+    return re.search(r"\bdag|_dag|@dag", text) is not None and "airflow" in text
+
+
+def _stop_streams(home: Path) -> None:
+    known = environment(home)
+    if known:
+        supervise.stop_all(from_environment(known), STREAM_SECONDS)
+
+
+def _guests(home: Path) -> list[Process]:
+    """Return what programs on the stack started and recorded below the home, such as the demo's producer."""
+    return [
+        process for record in home.glob("*/processes/*.json") if (process := processes.load(record.stem, record.parent))
+    ]

@@ -1,0 +1,107 @@
+"""Make what a generation owns, each thing named in the registry before it exists."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rewind.control import bundle, generations, manifest, supervise
+from rewind.control.broker import Broker
+from rewind.control.bundle import Bundle
+from rewind.control.database import transaction
+from rewind.core.crash import side_effect
+from rewind.core.errors import RefusedError
+from rewind.core.pipeline import Pipeline
+from rewind.core.settings import Settings
+from rewind.core.world import Generation, Topic
+from rewind.steps.stream import empty_records, load_logic
+from rewind.transforms import encoding
+
+
+def examined(spark: SparkSession, pipeline: Pipeline) -> str:
+    """Run the pipeline's logic on an empty frame and return the DDL of the columns it gives.
+
+    Raises:
+        RefusedError: The logic breaks the contract.
+    """
+    contract = encoding.examine(load_logic(pipeline), pipeline, empty_records(spark))
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in contract.schema.fields)
+
+
+def frozen_configuration(settings: Settings, pipeline: Pipeline, output_schema: str) -> dict[str, Any]:
+    """Return what a generation freezes beside its code: settings, output columns, versions."""
+    versions = {name: metadata.version(name) for name in ("pyspark", "delta-spark", "kafka-python", "sqlalchemy")}
+    jars = sorted(path.name for path in Path(settings.jars / "spark").glob("*.jar"))
+    return {
+        "config": pipeline.frozen(),
+        "output_schema": output_schema,
+        "versions": {**versions, "python": platform.python_version()},
+        "jars": jars,
+    }
+
+
+def refuse_leftovers(settings: Settings, generation: Generation) -> None:
+    """Check that nothing of a generation's name exists yet.
+
+    Raises:
+        RefusedError: A topic or folder of that name exists, and is not this generation's.
+    """
+    taken = set(Broker(settings).topics())
+    there = [name for name in (generation.output_topic, generation.dead_letter_topic) if name in taken]
+    folder = supervise.generation_folder(settings, generation.job_id)
+    there += [str(folder)] if folder.exists() else []
+    if there:
+        raise RefusedError("job_id", f"{', '.join(there)} exists already", "Delete what is left there, then try again")
+
+
+def make(settings: Settings, generation: Generation, code: Bundle, source: Topic, like: Topic) -> None:
+    """Make the topics and the folder of a recorded generation; again is harmless.
+
+    Args:
+        settings: The installation.
+        generation: The generation, recorded already.
+        code: Its code.
+        source: Source topic, whose partition count the dead letters take.
+        like: Topic whose limits and partition count the output takes: live's output, or the source.
+    """
+    folder = supervise.generation_folder(settings, generation.job_id)
+    job_id = generation.job_id
+    with transaction(settings.registry_url) as connection:
+        manifest.name(connection, job_id, manifest.FOLDER, str(folder))
+        manifest.name(connection, job_id, manifest.TOPIC, generation.output_topic)
+        manifest.name(connection, job_id, manifest.TOPIC, generation.dead_letter_topic)
+        manifest.name(connection, job_id, manifest.GROUP, job_id)
+    bundle.freeze(code, folder / "bundle")
+    _made(settings, job_id, manifest.FOLDER, str(folder), None)
+    _topic(settings, job_id, generation.output_topic, like, len(like.latest))
+    _topic(settings, job_id, generation.dead_letter_topic, source, len(source.latest))
+    _made(settings, job_id, manifest.GROUP, job_id, None)
+
+
+def record(settings: Settings, generation: Generation, rewind_id: str | None) -> Generation:
+    """Record a generation, after checking that nothing of its name is there, unless it is recorded already.
+
+    Raises:
+        RefusedError: Leftovers of its name, or another candidate.
+    """
+    with transaction(settings.registry_url) as connection:
+        known = generations.find(connection, generation.job_id)
+    if known is None:
+        refuse_leftovers(settings, generation)
+    with side_effect("generation.record"), transaction(settings.registry_url) as connection:
+        return generations.create(connection, generation, rewind_id)
+
+
+def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: int) -> None:
+    with side_effect("topic.create"):
+        topic_id = Broker(settings).create_topic(name, like, partitions, cleanup="delete")
+    _made(settings, job_id, manifest.TOPIC, name, topic_id)
+
+
+def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:
+    with transaction(settings.registry_url) as connection:
+        manifest.made(connection, job_id, kind, name, resource_id)

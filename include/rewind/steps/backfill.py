@@ -1,0 +1,188 @@
+"""Feed a candidate its history in waves of chunks, until the mirror ends within the gate of Kafka's end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rewind.adapters import mirror as table
+from rewind.adapters.mirror_reader import read_state
+from rewind.adapters.session import session
+from rewind.control import chunk_log, generations, rewinds
+from rewind.control.broker import Broker
+from rewind.control.database import transaction, vector_from_json, vector_to_json
+from rewind.control.guard import Guard
+from rewind.core import chunks
+from rewind.core.crash import side_effect
+from rewind.core.errors import RefusedError, RetryError
+from rewind.core.offsets import Vector, behind, between, reached, to_spark_json, total
+from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.plan import RELEASE, REPAIR, Plan
+from rewind.core.settings import Settings
+from rewind.core.world import Generation, MirrorState, Topic
+from rewind.steps import main
+from rewind.steps.chunk import Chunks
+from rewind.steps.throttle import Throttle
+
+MIRROR_PATIENCE_SECONDS = 300.0
+"""How long the mirror may stand still before the backfill gives up waiting for it."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a backfill is about."""
+
+    rewind_id: str
+    plan: Plan
+    pipeline: Pipeline
+    generation: Generation
+
+
+def run(settings: Settings, rewind_id: str) -> None:
+    """Backfill the candidate of a rewind and fix its handoff; resumed where it stopped.
+
+    Raises:
+        IntegrityError: The mirror contradicts its own records, or a version that is needed is gone.
+        RefusedError: The rewind is not active, or the handoff lies below Kafka's earliest offset.
+        RetryError: The mirror stands still.
+    """
+    main.recorded(settings, rewind_id, "backfill", lambda _: _backfill(settings, rewind_id))
+
+
+def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        _, plan = rewinds.read_active(connection, rewind_id)
+        work = Work(rewind_id, plan, thaw(plan.config), generations.read(connection, plan.job_id))
+    if plan.kind == RELEASE:
+        return _fix_handoff(settings, work, plan.start, _topic(settings, work))
+    if work.generation.handoff is not None:
+        log.info("%s has its handoff already: nothing to do", plan.job_id)
+        return _evidence(settings, work)
+    spark = session(plan.job_id, work.pipeline.session_time_zone)
+    with Guard(settings, plan.job_id) as guard:
+        runner = Chunks(spark, settings, work.generation, work.pipeline, guard)
+        return _waves(spark, settings, work, runner)
+
+
+def _waves(spark: SparkSession, settings: Settings, work: Work, runner: Chunks) -> dict[str, Any]:
+    done, wave = dict(work.plan.start), 0
+    while True:
+        topic = _topic(settings, work)
+        if wave and _close_enough(work, done, topic):
+            return _fix_handoff(settings, work, done, topic)
+        version, end = _wave(settings, work, wave, done, topic)
+        _run_wave(settings, work, runner, wave, version, done, end)
+        done, wave = {**done, **end}, wave + 1
+
+
+def _close_enough(work: Work, done: Vector, topic: Topic) -> bool:
+    if work.plan.kind == REPAIR:
+        return reached(done, work.plan.end)
+    return behind(done, topic.latest) <= work.pipeline.lag_gate
+
+
+def _wave(settings: Settings, work: Work, wave: int, done: Vector, topic: Topic) -> tuple[int, Vector]:
+    """Return the mirror version that a wave reads and where it ends, fixed when it first begins."""
+    name = f"wave.{wave}"
+    with transaction(settings.registry_url) as connection:
+        fixed = rewinds.fact(connection, work.rewind_id, name)
+    if fixed is None:
+        state = _advanced(settings, work, done, topic) if wave else _state(settings, work, topic)
+        end = _wave_end(work, state, done, topic)
+        value = {"version": state.version, "end": vector_to_json(end)}
+        with transaction(settings.registry_url) as connection:
+            fixed = rewinds.fix(connection, work.rewind_id, name, value)
+    return fixed["version"], vector_from_json(fixed["end"])
+
+
+def _wave_end(work: Work, state: MirrorState, done: Vector, topic: Topic) -> Vector:
+    reach = {p: state.end().get(p, earliest) for p, earliest in topic.earliest.items()}
+    if work.plan.kind == REPAIR:
+        reach = {p: min(reach[p], work.plan.end[p]) for p in work.plan.end}
+    return {p: max(o, done.get(p, 0)) for p, o in reach.items()}
+
+
+def _advanced(settings: Settings, work: Work, done: Vector, topic: Topic) -> MirrorState:
+    """Wait until the mirror has read on, and return its state."""
+    deadline = time.monotonic() + MIRROR_PATIENCE_SECONDS
+    while True:
+        state = _state(settings, work, topic)
+        if behind(done, state.end()):
+            return state
+        if time.monotonic() > deadline:
+            at = to_spark_json(topic.name, state.end())
+            raise RetryError(f"the mirror of {topic.name} stands still at {at}: is its stream running?")
+        time.sleep(1)
+
+
+def _run_wave(
+    settings: Settings, work: Work, runner: Chunks, wave: int, version: int, start: Vector, end: Vector
+) -> None:
+    ranges = between(start, end)
+    log.info("wave %d: %d offsets of mirror version %d", wave, total(ranges), version)
+    with transaction(settings.registry_url) as connection:
+        chunk_log.add_wave(connection, work.rewind_id, wave, chunks.cut(ranges, work.pipeline.chunk_records))
+        todo = [c for c in chunk_log.read(connection, work.rewind_id) if c.wave == wave and c.state != "done"]
+    throttle = Throttle(_controls(settings, work.rewind_id), time.monotonic, time.sleep)
+    for chunk in todo:
+        throttle.before()
+        with transaction(settings.registry_url) as connection:
+            chunk_log.begin(connection, work.rewind_id, chunk.number)
+        rows, repeats = runner.run(chunk.ranges, version, work.plan.accepted_gaps)
+        with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
+            chunk_log.finish(connection, work.rewind_id, chunk.number, rows, repeats)
+        log.info("chunk %d done: %d records, %d repeats", chunk.number, rows, repeats)
+        throttle.after(rows)
+
+
+def _fix_handoff(settings: Settings, work: Work, handoff: Vector, topic: Topic) -> dict[str, Any]:
+    gone = {p: (o, topic.earliest[p]) for p, o in handoff.items() if o < topic.earliest.get(p, 0)}
+    if gone and work.plan.kind != REPAIR:
+        cure = "Kafka has dropped records that the backfill did not reach: lengthen its retention, then run again"
+        raise RefusedError("handoff", f"below Kafka's earliest (handoff, earliest per partition: {gone})", cure)
+    with side_effect("handoff.fix"), transaction(settings.registry_url) as connection:
+        fixed = generations.set_handoff(connection, work.plan.job_id, handoff)
+    log.info("handoff of %s: %s", work.plan.job_id, to_spark_json(work.plan.topic, fixed))
+    return _evidence(settings, work)
+
+
+def _evidence(settings: Settings, work: Work) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        done = chunk_log.read(connection, work.rewind_id)
+        handoff = generations.read(connection, work.plan.job_id).handoff or {}
+    return {
+        "chunks": len(done),
+        "records": sum(c.rows or 0 for c in done),
+        "repeats": sum(c.repeats or 0 for c in done),
+        "handoff": to_spark_json(work.plan.topic, handoff),
+        "accepted_gaps": {str(p): [[g.start, g.end] for g in gaps] for p, gaps in work.plan.accepted_gaps.items()},
+    }
+
+
+def _controls(settings: Settings, rewind_id: str) -> Callable[[], tuple[bool, int | None]]:
+    def read() -> tuple[bool, int | None]:
+        with transaction(settings.registry_url) as connection:
+            return rewinds.controls(connection, rewind_id)
+
+    return read
+
+
+def _topic(settings: Settings, work: Work) -> Topic:
+    found = Broker(settings, work.pipeline.isolation).topic(work.plan.topic)
+    if found is None or found.id != work.plan.topic_id:
+        raise RefusedError("source.topic", f"{work.plan.topic} was deleted or recreated", "Abort, then deploy anew")
+    return found
+
+
+def _state(settings: Settings, work: Work, topic: Topic) -> MirrorState:
+    state = read_state(settings, topic, work.pipeline.transactional)
+    if state is None:
+        raise RefusedError("from", f"{topic.name!r} has no mirror", f"Start it with the DAG mirror_{topic.name}")
+    return state

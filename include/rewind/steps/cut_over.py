@@ -1,0 +1,143 @@
+"""Move the live pointer: what came since the verdict is checked first, then one compare-and-set."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rewind.adapters.session import session
+from rewind.control import announce, generations, leases, progress, rewinds, verdicts
+from rewind.control.database import now, transaction, vector_from_json, vector_to_json
+from rewind.control.verdicts import Verdict
+from rewind.core.crash import side_effect
+from rewind.core.errors import RefusedError, RetryError, WorldMovedError
+from rewind.core.offsets import OffsetRange, Ranges, Vector, lower, reached, total
+from rewind.core.plan import Plan
+from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind.steps import comparison, main
+from rewind.transforms import compare
+
+OLDEST_VERDICT = timedelta(days=1)
+PATIENCE_SECONDS = 120.0
+"""How long the candidate may take to pass live's frozen positions."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What a cut-over is about."""
+
+    rewind_id: str
+    plan: Plan
+    live: Generation
+    candidate: Generation
+
+
+def run(settings: Settings, rewind_id: str) -> None:
+    """Make the approved candidate of a rewind live and announce it; again is harmless.
+
+    Raises:
+        RefusedError: No verdict to act on, not approved, of another attempt, too old, or the candidate is dead.
+        WorldMovedError: The pointer moved, or what came since the verdict differs in a new way.
+        RetryError: The candidate does not pass live's positions in time.
+    """
+    main.recorded(settings, rewind_id, "cut_over", lambda _: _cut_over(settings, rewind_id))
+
+
+def _cut_over(settings: Settings, rewind_id: str) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        rewind, plan = rewinds.read_active(connection, rewind_id)
+        done = rewinds.fact(connection, rewind_id, "cut_over")
+        live = generations.read(connection, plan.live_job_id)
+        candidate = generations.read(connection, rewind.job_id)
+    switch = Switch(rewind_id, plan, live, candidate)
+    if done is None:
+        done = _switch(settings, switch)
+    else:
+        log.info("already done: %s is live at epoch %d", plan.job_id, done["epoch"])
+    announce.publish(settings, plan.request.pipeline, done["epoch"])
+    return dict(done)
+
+
+def _switch(settings: Settings, switch: Switch) -> dict[str, Any]:
+    verdict = _ready(settings, switch)
+    recheck = _recheck(settings, switch, verdict)
+    _prove_past(settings, switch)
+    plan = switch.plan
+    grace = timedelta(seconds=plan.request.grace_seconds)
+    with side_effect("pointer.switch"), transaction(settings.registry_url) as connection:
+        # The approval is read again in the transaction that acts on it.
+        verdicts.approved(connection, switch.rewind_id)
+        epoch = generations.switch(connection, plan.request.pipeline, plan.live_job_id, plan.job_id, plan.epoch, grace)
+        generations.end_older_standbys(connection, plan.request.pipeline, plan.live_job_id)
+        announce.prepare(connection, plan.request.pipeline, epoch, plan.live_job_id, plan.job_id)
+        body = {"epoch": epoch, "from": plan.live_job_id, "to": plan.job_id, "recheck": recheck}
+        done = rewinds.fix(connection, switch.rewind_id, "cut_over", body)
+    log.info("%s is live at epoch %d, %s stands by", plan.job_id, epoch, plan.live_job_id)
+    return dict(done)
+
+
+def _ready(settings: Settings, switch: Switch) -> Verdict:
+    with transaction(settings.registry_url) as connection:
+        verdict = verdicts.approved(connection, switch.rewind_id)
+        found = generations.live(connection, switch.plan.request.pipeline)
+        lease = leases.read(connection, switch.plan.job_id)
+    if found is None or (found[0].job_id, found[1]) != (switch.plan.live_job_id, switch.plan.epoch):
+        where = f"{found[0].job_id} at epoch {found[1]}" if found else "nowhere"
+        raise WorldMovedError("pipeline", f"the pointer is at {where}", "Abort, and make a new plan")
+    if now() - verdict.at > OLDEST_VERDICT:
+        raise RefusedError("verdict", f"is of {verdict.at}Z, older than {OLDEST_VERDICT}", "Run validate again")
+    if lease is None or lease.holder is None or not leases.alive(lease.holder):
+        raise RefusedError("job_id", f"{switch.plan.job_id} has no living driver", "Look at its logs, let it start again")
+    with side_effect("cut_over.intend"), transaction(settings.registry_url) as connection:
+        rewinds.fix(connection, switch.rewind_id, "cut_over.intent", {"verdict_attempt": verdict.attempt})
+    return verdict
+
+
+def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> dict[str, int]:
+    """Compare what both jobs wrote since the verdict's ceiling."""
+    came = _since(verdict.ceiling, _positions(settings, switch))
+    if not total(came):
+        return {"rows": 0}
+    spark = session(f"cut over {switch.plan.job_id}", switch.plan.config["session_time_zone"])
+    found = comparison.compared(spark, settings, switch.live, switch.candidate, came)
+    bad = [*compare.DIFFERENCES, "repeated_differently"]
+    new = {name: found.counts[name] for name in bad if found.counts[name] and not verdict.counts.get(name)}
+    if new:
+        problem = f"what came since the verdict differs in a new way: {new}"
+        raise WorldMovedError("verdict", problem, "Run validate again, and look at it")
+    log.info("rechecked %d rows since the verdict", found.counts["rows"])
+    return dict(found.counts)
+
+
+def _since(ceiling: Vector, position: Vector) -> Ranges:
+    return {p: OffsetRange(min(ceiling.get(p, 0), o), o) for p, o in sorted(position.items())}
+
+
+def _positions(settings: Settings, switch: Switch) -> Vector:
+    with transaction(settings.registry_url) as connection:
+        live = progress.position(connection, switch.live.job_id, switch.live.handoff)
+        candidate = progress.position(connection, switch.candidate.job_id, switch.candidate.handoff)
+    return lower(live, candidate)
+
+
+def _prove_past(settings: Settings, switch: Switch) -> None:
+    """Wait until the candidate has passed the positions that live has now, frozen."""
+    with transaction(settings.registry_url) as connection:
+        now_at = progress.position(connection, switch.live.job_id, switch.live.handoff)
+        name = "cut_over.live_positions"
+        frozen = vector_from_json(rewinds.fix(connection, switch.rewind_id, name, vector_to_json(now_at)))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with transaction(settings.registry_url) as connection:
+            at = progress.position(connection, switch.candidate.job_id, switch.candidate.handoff)
+        if reached(at, frozen):
+            return
+        if time.monotonic() > deadline:
+            raise RetryError(f"{switch.plan.job_id} is at {at}, not past live's {frozen}")
+        time.sleep(0.5)

@@ -1,0 +1,71 @@
+"""What every main shares: logs with the rewind's id, errors as exit codes, attempts recorded."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from rewind.control import rewinds
+from rewind.control.database import transaction
+from rewind.core.errors import RewindError
+from rewind.core.settings import Settings, from_environment
+
+
+def run(body: Callable[[Settings], None], tag: str) -> int:
+    """Run the body of a main and return its exit code.
+
+    Args:
+        body: What the main does.
+        tag: Rewind id or job id, on every line of the log.
+    """
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stdout, format=f"%(asctime)s %(levelname)s [{tag}] %(message)s", force=True
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("kafka").setLevel(logging.WARNING)
+    try:
+        body(from_environment(os.environ))
+    except RewindError as error:
+        logging.getLogger(__name__).error("%s: %s", type(error).__name__, error)
+        return error.exit_code
+    except Exception:
+        # Unexpected: the whole story, and a failure.
+        logging.getLogger(__name__).error("%s", traceback.format_exc())
+        return 1
+    return 0
+
+
+def recorded(settings: Settings, rewind_id: str, step: str, body: Callable[[int], Any]) -> None:
+    """Run a step's body as one recorded attempt; what it returns is the attempt's evidence.
+
+    Args:
+        settings: The installation.
+        rewind_id: The rewind.
+        step: The step.
+        body: What the step does, given the attempt's number.
+    """
+    with transaction(settings.registry_url) as connection:
+        attempt = rewinds.begin_step(connection, rewind_id, step)
+    try:
+        evidence = body(attempt)
+    except BaseException as error:
+        _end(settings, rewind_id, step, attempt, "failed", {"error": f"{type(error).__name__}: {error}"})
+        raise
+    _end(settings, rewind_id, step, attempt, "done", evidence)
+
+
+def rewind_argument() -> str:
+    """Return the `--rewind-id` of a main that takes nothing else."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rewind-id", required=True)
+    return str(parser.parse_args().rewind_id)
+
+
+def _end(settings: Settings, rewind_id: str, step: str, attempt: int, state: str, evidence: Any) -> None:
+    with transaction(settings.registry_url) as connection:
+        rewinds.end_step(connection, rewind_id, step, attempt, state, evidence)

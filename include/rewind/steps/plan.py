@@ -1,0 +1,96 @@
+"""Plan a rewind: read the world, resolve what was asked, store the plan, print it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rewind.adapters.mirror_reader import Mirror
+from rewind.adapters.session import session
+from rewind.control import bundle, generations, pipelines, requests, rewinds, supervise
+from rewind.control.broker import Broker
+from rewind.control.database import transaction
+from rewind.control.ports import Lifecycle
+from rewind.core import plan as plans
+from rewind.core import planner
+from rewind.core.errors import RefusedError
+from rewind.core.pipeline import Pipeline
+from rewind.core.plan import Plan, Request
+from rewind.core.planner import Code, World
+from rewind.core.settings import Settings
+from rewind.steps import allocate, main
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, rewind_id: str, pipeline: str, request: str) -> None:
+    """Make or take up the plan of a rewind; unless it is a dry run the rewind becomes active with it.
+
+    Raises:
+        RefusedError: The request cannot be carried out; nothing has been changed.
+    """
+    parameters = _parameters(request)
+    main.recorded(settings, rewind_id, "plan", lambda _: _plan(settings, rewind_id, pipeline, parameters))
+
+
+def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        known = rewinds.find(connection, rewind_id)
+        if known is not None:
+            # Cleared after it was planned: the plan of a rewind does not change under it.
+            return _told(rewinds.read_plan(connection, known.plan_id))
+    made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan", ""))
+    with transaction(settings.registry_url) as connection:
+        rewinds.store_plan(connection, made)
+        if not parameters.get("dry_run", True):
+            rewinds.open_rewind(connection, rewind_id, made)
+    return _told(made)
+
+
+def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
+    declared = pipelines.load(settings.pipelines, request.pipeline)
+    stored: Plan | None = None
+    if apply_plan:
+        with transaction(settings.registry_url) as connection:
+            stored = rewinds.read_plan(connection, apply_plan)
+        if stored.request.pipeline != request.pipeline:
+            raise RefusedError("apply_plan", f"plan {apply_plan} is of {stored.request.pipeline}", "Use its own DAG")
+    wanted = pipelines.overridden(declared, (stored.request if stored else request).overrides)
+    spark = session(f"plan {wanted.name}", wanted.session_time_zone)
+    code = _code(spark, settings, wanted)
+    world = World(Broker(settings, wanted.isolation), Mirror(spark, settings, wanted.transactional), Lifecycle(settings.registry_url))
+    if stored is None:
+        return planner.make_plan(request, wanted, code, world, datetime.now(UTC))
+    planner.still_holds(stored, wanted, code, world)
+    return stored
+
+
+def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
+    candidate = bundle.running(Path(sys.argv[0]))
+    with transaction(settings.registry_url) as connection:
+        live = generations.live(connection, pipeline.name)
+    files = {} if live is None else supervise.frozen_bundle(settings, live[0].job_id, live[0].bundle).files
+    return Code(candidate.hash, candidate.files, files, allocate.examined(spark, pipeline))
+
+
+def _told(made: Plan) -> dict[str, Any]:
+    lines = plans.explain(made)
+    for line in lines:
+        log.info("%s", line)
+    return {"plan_id": made.id, "kind": made.kind, "explained": lines}
+
+
+def _parameters(request: str) -> dict[str, Any]:
+    try:
+        body = json.loads(request)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise RefusedError("request", f"{request!r} is no JSON object", "Give the parameters of the rewind DAG")
+    return body

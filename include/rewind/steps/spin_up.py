@@ -1,0 +1,62 @@
+"""Make the empty candidate of a rewind, or the staging of a repair."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from rewind.control import bundle, generations, rewinds
+from rewind.control.broker import Broker
+from rewind.control.database import transaction
+from rewind.core import lifecycle
+from rewind.core.errors import WorldMovedError
+from rewind.core.pipeline import thaw
+from rewind.core.plan import REPAIR, Plan
+from rewind.core.settings import Settings
+from rewind.core.world import Generation, Topic
+from rewind.steps import allocate, main
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, rewind_id: str) -> None:
+    """Record the generation of a rewind and make what it owns; again is harmless.
+
+    Raises:
+        RefusedError: The rewind is not active, or something of the generation's name exists already.
+    """
+    main.recorded(settings, rewind_id, "spin_up", lambda _: _spin_up(settings, rewind_id))
+
+
+def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        _, plan = rewinds.read_active(connection, rewind_id)
+        live = generations.read(connection, plan.live_job_id)
+    source, like = _topic(settings, plan, plan.topic), _topic(settings, plan, live.output_topic)
+    if source.id != plan.topic_id:
+        raise WorldMovedError("source.topic", f"{plan.topic} was recreated since the plan", "Make a new plan")
+    code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
+    pipeline = thaw(plan.config)
+    made = Generation(
+        job_id=plan.job_id,
+        pipeline=pipeline.name,
+        state=lifecycle.STAGING if plan.kind == REPAIR else lifecycle.CANDIDATE,
+        topic_id=plan.topic_id,
+        bundle=plan.bundle,
+        frozen=allocate.frozen_configuration(settings, pipeline, plan.output_schema),
+        start=plan.start,
+        handoff=None,
+        output_topic=plan.output_topic,
+        dead_letter_topic=plan.dead_letter_topic,
+    )
+    made = allocate.record(settings, made, rewind_id)
+    allocate.make(settings, made, code, source, like)
+    log.info("%s is made: %s, %s", made.job_id, made.output_topic, made.dead_letter_topic)
+    return {"job_id": made.job_id, "output_topic": made.output_topic}
+
+
+def _topic(settings: Settings, plan: Plan, name: str) -> Topic:
+    found = Broker(settings).topic(name)
+    if found is None:
+        raise WorldMovedError("source.topic", f"{name} is gone since plan {plan.id}", "Make a new plan")
+    return found

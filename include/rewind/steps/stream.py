@@ -1,0 +1,150 @@
+"""The stream of a generation: from its handoff on, micro-batch by micro-batch, for ever."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rewind.adapters import checkpoint, kafka
+from rewind.adapters.session import session
+from rewind.control import bundle, generations, progress, supervise
+from rewind.control.broker import Broker
+from rewind.control.database import transaction
+from rewind.control.guard import Guard
+from rewind.core import names
+from rewind.core.errors import IntegrityError, RefusedError
+from rewind.core.offsets import Vector
+from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.planner import RECREATED_CURE, recreated
+from rewind.core.settings import Settings
+from rewind.core.world import Generation, Topic
+from rewind.steps.driver import Driver, Source
+from rewind.transforms import encoding
+from rewind.transforms.encoding import Logic, Stamp
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, job_id: str) -> None:
+    """Run the stream of a generation until it is wished to drain.
+
+    Raises:
+        IntegrityError: A module of ours was not loaded from the generation's frozen bundle.
+        LeaseHeldError: Another driver of the generation lives.
+        RefusedError: The source topic was recreated, or the checkpoint is not this generation's.
+    """
+    with transaction(settings.registry_url) as connection:
+        generation = generations.read(connection, job_id)
+    pipeline = thaw(generation.frozen["config"])
+    logic = load_logic(pipeline)
+    frozen = supervise.frozen_bundle(settings, job_id, generation.bundle)
+    bundle.check_origin(sys.modules, frozen.folder)
+    with Guard(settings, job_id) as guard:
+        topic = checked_topic(settings, pipeline, generation)
+        spark = session(job_id, pipeline.session_time_zone)
+        place = str(supervise.checkpoint_folder(settings, job_id))
+        start = first_offsets(spark, place, generation, topic)
+        source = Source(job_id, topic.name, place, group=job_id)
+        driver = Driver(settings, source, guard, spark)
+        output = Broker(settings).topic(generation.output_topic)
+        if output is None:
+            raise RefusedError("output.topic", f"{generation.output_topic} is gone", "Restore it, or rewind with same_code")
+        stamp = stamp_of(generation, guard.token)
+        contract = encoding.examine(logic, pipeline, empty_records(spark))
+
+        def write(records: DataFrame, batch: int) -> None:
+            driver.gate()
+            rows = encoding.encode(kafka.as_records(records), logic, pipeline, contract, stamp)
+            kafka.write(rows, settings, output.config)
+
+        reader = kafka.stream_reader(spark, settings, topic.name, start, pipeline.isolation, pipeline.max_offsets)
+
+        def begin() -> StreamingQuery:
+            writer = reader.load().writeStream.foreachBatch(write).queryName(job_id)
+            every = f"{int(pipeline.trigger_seconds * 1000)} milliseconds"
+            return writer.trigger(processingTime=every).option("checkpointLocation", place).start()
+
+        log.info("%s reads from %s with token %d", job_id, start, guard.token)
+        driver.run(begin)
+        log.info("%s has drained", job_id)
+
+
+def load_logic(pipeline: Pipeline) -> Logic:
+    """Return `transform` of a pipeline's `logic.py`, from wherever Python finds it: a bundle, in a driver.
+
+    Raises:
+        RefusedError: There is no such function, or it cannot be imported.
+    """
+    cure = "Define transform(records: DataFrame) -> DataFrame in logic.py"
+    try:
+        module = importlib.import_module(f"pipelines.{pipeline.name}.logic")
+    except Exception as error:
+        raise RefusedError("logic", f"{pipeline.name}/logic.py cannot be imported ({error!r})", cure) from error
+    transform = getattr(module, "transform", None)
+    if not callable(transform):
+        raise RefusedError("logic", f"{pipeline.name}/logic.py has no transform()", cure)
+    made: Logic = transform
+    return made
+
+
+def checked_topic(settings: Settings, pipeline: Pipeline, generation: Generation) -> Topic:
+    """Return the source topic when it is still the one that a generation was made for.
+
+    Raises:
+        RefusedError: It is gone, or was recreated: its offsets mean other records.
+    """
+    topic = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
+    if topic is None:
+        raise RefusedError("source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name")
+    if topic.id != generation.topic_id:
+        with transaction(settings.registry_url) as connection:
+            position = progress.position(connection, generation.job_id, generation.handoff)
+        raise RefusedError("source.topic", recreated(topic, generation.topic_id, position), RECREATED_CURE)
+    return topic
+
+
+def first_offsets(spark: SparkSession, place: str, generation: Generation, topic: Topic) -> Vector:
+    """Return where the query starts, checked against what its checkpoint says.
+
+    A partition that was added after the handoff was fixed starts at its earliest offset.
+
+    Raises:
+        RefusedError: The generation has no handoff yet.
+        IntegrityError: The checkpoint began elsewhere: it is not this generation's.
+    """
+    if generation.handoff is None:
+        raise RefusedError("handoff", f"{generation.job_id} has none yet", "Let its backfill finish first")
+    began = checkpoint.first_offsets(spark, place)
+    if began is not None:
+        other = {p: (o, generation.handoff[p]) for p, o in began.items() if generation.handoff.get(p, o) != o}
+        if other:
+            last = checkpoint.last_committed(spark, place)
+            raise IntegrityError(f"{place} is not empty (last batch {last}): began, asked per partition: {other}")
+    added = {p: o for p, o in topic.earliest.items() if p not in generation.handoff}
+    for p, offset in sorted(added.items()):
+        log.info("partition %d of %s was added: it starts at %d", p, topic.name, offset)
+    return {**generation.handoff, **added}
+
+
+def stamp_of(generation: Generation, token: int) -> Stamp:
+    """Return what a job writes on each of its rows."""
+    _, kind, number = names.parse_job_id(generation.job_id)
+    return Stamp(
+        job_id=generation.job_id,
+        token=token,
+        topic_id=generation.topic_id,
+        output_topic=generation.output_topic,
+        dead_letter_topic=generation.dead_letter_topic,
+        repair=number if kind == "r" else 0,
+    )
+
+
+def empty_records(spark: SparkSession) -> DataFrame:
+    """Return an empty frame of source records."""
+    headers = "array<struct<key:string,value:binary>>"
+    columns = f"key binary, value binary, headers {headers}, topic string, partition int, offset bigint, timestamp timestamp"
+    return spark.createDataFrame([], columns)

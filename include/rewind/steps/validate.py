@@ -1,0 +1,93 @@
+"""Compare a candidate with live, write the evidence and store the verdict."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rewind.adapters import outputs
+from rewind.adapters.session import session
+from rewind.control import generations, progress, rewinds, verdicts
+from rewind.control.database import now, transaction
+from rewind.control.verdicts import Verdict
+from rewind.core import lifecycle, names
+from rewind.core.horizon import horizon
+from rewind.core.offsets import Ranges, ends, starts, total
+from rewind.core.plan import REPAIR, Plan
+from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind.steps import comparison, main
+from rewind.steps.comparison import Found
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, rewind_id: str) -> None:
+    """Judge the candidate of a rewind; what cannot be answered is stored as an error, and raised.
+
+    Raises:
+        RefusedError: The rewind is not active.
+    """
+    main.recorded(settings, rewind_id, "validate", lambda attempt: _validate(settings, rewind_id, attempt))
+
+
+def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        _, plan = rewinds.read_active(connection, rewind_id)
+        live = generations.read(connection, plan.live_job_id)
+        candidate = generations.read(connection, plan.job_id)
+        backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
+    spark = session(f"validate {plan.job_id}", plan.config["session_time_zone"])
+    frozen: Ranges = {}
+    try:
+        frozen = horizon_of(spark, settings, plan, live, candidate)
+        found = comparison.compared(spark, settings, live, candidate, frozen)
+        verdict, reason = comparison.judge(found, total(frozen))
+    except Exception as error:
+        # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
+        _store(settings, rewind_id, attempt, backfilled, frozen, Found({}), lifecycle.ERROR, repr(error))
+        raise
+    _store(settings, rewind_id, attempt, backfilled, frozen, found, verdict, reason)
+    log.info("verdict: %s %s %s", verdict, reason, json.dumps(dict(found.counts)))
+    return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields)}
+
+
+def horizon_of(
+    spark: SparkSession, settings: Settings, plan: Plan, live: Generation, candidate: Generation
+) -> Ranges:
+    """Return on what live and candidate can be compared now."""
+    with transaction(settings.registry_url) as connection:
+        live_position = progress.position(connection, live.job_id, live.handoff)
+        position = progress.position(connection, candidate.job_id, candidate.handoff)
+    whole = outputs.first_whole(spark, settings, live)
+    if plan.kind == REPAIR:
+        position = dict(plan.end)
+    return horizon(candidate.start, live.start, whole, position, live_position)
+
+
+def _store(
+    settings: Settings,
+    rewind_id: str,
+    attempt: int,
+    backfilled: int,
+    frozen: Ranges,
+    found: Found,
+    verdict: str,
+    reason: str,
+) -> None:
+    floor, ceiling = starts(frozen), ends(frozen)
+    made = Verdict(attempt, backfilled, verdict, floor, ceiling, found.counts, found.sample, reason, now())
+    write_evidence(settings, rewind_id, f"verdict-{attempt}", {**asdict(made), "fields": found.fields})
+    with transaction(settings.registry_url) as connection:
+        verdicts.store(connection, rewind_id, made)
+
+
+def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> None:
+    """Write one evidence file of a rewind, as JSON."""
+    folder = names.inside(settings.evidence, rewind_id, "rewind_id")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(body, indent=1, sort_keys=True, default=str))

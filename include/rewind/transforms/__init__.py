@@ -1,0 +1,1 @@
+"""DataFrame to DataFrame: parsing, encoding, comparing. No reads, no writes."""

@@ -1,0 +1,13 @@
+"""Drain, retire and collect the generations whose grace is over."""
+
+import argparse
+import functools
+import sys
+
+from rewind.steps import collect_garbage, main
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go, and when")
+    given = parser.parse_args()
+    sys.exit(main.run(functools.partial(collect_garbage.run, dry_run=given.dry_run), tag="collect_garbage"))

@@ -1,0 +1,15 @@
+"""Make the first generation of a pipeline and let it run."""
+
+import argparse
+import functools
+import sys
+
+from rewind.steps import deploy, main
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pipeline", required=True)
+    parser.add_argument("--from", dest="start", default="earliest", help=deploy.FORMS)
+    given = parser.parse_args()
+    body = functools.partial(deploy.run, pipeline=given.pipeline, start=given.start)
+    sys.exit(main.run(body, tag=given.pipeline))
