@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from rewind.control import rewinds, verdicts
 from rewind.control.database import transaction
-from rewind.control.verdicts import Verdict
+from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
@@ -37,40 +37,45 @@ class Approve(ApprovalOperator):
         super().__init__(
             subject=f"May the rewind of {pipeline} go on?",
             body="The verdict is read from the registry.",
-            # A rejection that only skipped would leave tasks further down to run by their own trigger rules.
-            fail_on_reject=True,
             # Not execution_timeout: it would bound the moment before the task is parked.
             response_timeout=WAIT,
-            retries=0,
             **kwargs,
         )
 
     def execute(self, context: Context) -> Any:
-        """Park with the verdict in view, or answer at once for a pass that needs no person."""
+        """Park with the verdict in view; go on at once when it has its answer or needs none."""
         rewind_id = run.rewind_id(context)
         with reactions(), transaction(run.settings().registry_url) as connection:
             plan = rewinds.read_active(connection, rewind_id)[1]
             verdict = verdicts.newest(connection, rewind_id)
+            given = verdicts.approval(connection, rewind_id)
             rewinds.begin_step(connection, rewind_id, STEP)
         if verdict is None:
             raise AirflowFailException(f"rewind {rewind_id} has no verdict: run validate first")
         self.log.info("verdict of attempt %s: %s %s", verdict.attempt, verdict.verdict, verdict.reason)
-        if plan.request.auto_approve and verdict.verdict == lifecycle.PASS:
-            return self._record(rewind_id, "approve", "auto", "a pass needs no person")
+        if given is None and plan.request.auto_approve and verdict.verdict == lifecycle.PASS:
+            given = Approval(verdict.attempt, "approve", "auto", "a pass needs no person")
+        if given is not None:
+            return self._answer(rewind_id, given.answer, given.person, given.reason)
         self.body = body(plan, verdict)
         if verdict.verdict == lifecycle.FAIL:
             self.params.get_param("reason").schema = {"type": "string", "minLength": 1, "title": "Reason"}
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Record the answer; one that cannot be accepted fails the task with the reason."""
+        """Take the answer; one that cannot be accepted fails the task with the reason."""
         rewind_id = run.rewind_id(context)
         if "error" in event:
             _end(rewind_id, "failed", {"answer": event["error_type"]})
-            return super().execute_complete(context, event)
+            raise AirflowFailException(f"rewind {rewind_id} had no answer within {WAIT}")
         given = "approve" if event["chosen_options"] == [self.APPROVE] else "reject"
-        self._record(rewind_id, given, person(event), (event["params_input"] or {}).get("reason") or "")
-        return super().execute_complete(context, event)
+        return self._answer(rewind_id, given, person(event), (event["params_input"] or {}).get("reason") or "")
+
+    def _answer(self, rewind_id: str, given: str, who: str, reason: str) -> None:
+        self._record(rewind_id, given, who, reason)
+        if given != "approve":
+            # A rejection that only skipped would leave tasks further down to run by their own trigger rules.
+            raise AirflowFailException(f"rewind {rewind_id} was rejected by {who}: {reason or 'no reason given'}")
 
     def _record(self, rewind_id: str, given: str, who: str, reason: str) -> None:
         evidence = {"answer": given, "person": who, "reason": reason}

@@ -44,7 +44,12 @@ class TrackedHook(SparkSubmitHook):
             # The hook would say so in one log line and submit to YARN.
             cure = f"Add it in Airflow, or set AIRFLOW_CONN_{conn_id.upper()}"
             raise RefusedError(conn_id, "there is no Spark connection of that id", cure) from None
-        super().__init__(conn_id=conn_id, **options)
+        try:
+            super().__init__(conn_id=conn_id, **options)
+        except NameError:
+            # The provider names a module that it imported only if it could.
+            cure = "Install apache-airflow-providers-cncf-kubernetes"
+            raise RefusedError(conn_id, "Kubernetes is out of reach from here", cure) from None
         self._refuse_untracked(conn_id)
 
     @property

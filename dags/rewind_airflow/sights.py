@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
@@ -13,6 +15,9 @@ from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
+
+# Two looks wide, so that each minute has one.
+LAG_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -64,14 +69,17 @@ def race(settings: Settings, plan: Plan) -> Race:
 
 
 def of_stream(settings: Settings, owner: str) -> str:
-    """Return position and lag of a stream as one line for a log; what cannot be had is said to be unknown."""
+    """Return position and, once a minute, lag of a stream as one line for a log."""
     try:
         with transaction(settings.registry_url) as connection:
             position, topic = _position(connection, owner), _topic(connection, owner)
-        lag = f"{offsets.behind(position, _end(settings, topic)):,} behind Kafka's end"
+        at = f"at {offsets.to_spark_json(topic, position)}"
+        # To ask Kafka costs more than the rest of a look.
+        if datetime.now(UTC).second >= LAG_SECONDS:
+            return at
+        return f"{at}, {offsets.behind(position, _end(settings, topic)):,} behind Kafka's end"
     except RetryError as error:
-        return f"position unknown ({error})"
-    return f"at {offsets.to_spark_json(topic, position)}, {lag}"
+        return f"position or lag unknown ({error})"
 
 
 def _position(connection: Connection, owner: str) -> Vector:
@@ -88,6 +96,7 @@ def _end(settings: Settings, topic: str, isolation: str = "read_committed") -> V
     # Kafka's client takes longer to import than the rest of a look.
     from rewind.control.broker import Broker
 
+    logging.getLogger("kafka").setLevel(logging.WARNING)
     found = Broker(settings, isolation).topic(topic)
     if found is None:
         raise RetryError(f"Kafka has no topic {topic}")

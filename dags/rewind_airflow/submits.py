@@ -77,7 +77,9 @@ class RewindSubmit(SparkSubmitOperator):
         self._record_cpu(settings, errand, _cpu_of_children() - before)
         with reactions():
             marked = None if errand.rewind_id is None else self._marks(settings, errand) > marks
-        self._conclude(outcome.judge(Seen(hook.exit_code, hook.end_state(error), marked, hook.last_words)))
+        # After a bad exit code the error only repeats the whole command.
+        words = hook.last_words if hook.exit_code or error is None else str(error)
+        self._conclude(outcome.judge(Seen(hook.exit_code, hook.end_state(error), marked, words)))
 
     def on_kill(self) -> None:
         """End the submit, if there is one."""
@@ -104,7 +106,6 @@ class RewindSubmit(SparkSubmitOperator):
         try:
             super().execute(context)
         except (AirflowException, RuntimeError, OSError) as error:
-            self.log.warning("%s", error)
             assert isinstance(self._hook, TrackedHook)
             self._hook.follow()
             return error

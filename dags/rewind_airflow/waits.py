@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
@@ -20,7 +20,8 @@ from rewind_airflow import run, sights, supervision
 from rewind_airflow.reactions import final_reactions
 from rewind_airflow.sights import Race
 
-LOOK_EVERY = timedelta(seconds=5)
+# Each look is a process, and one that comes before the scheduler has seen the end of the last counts as failed.
+LOOK_EVERY = timedelta(seconds=10)
 FOR_EVER = timedelta(days=365)
 CATCH_UP_LIMIT = timedelta(hours=1)
 
@@ -30,11 +31,12 @@ class Wait(BaseSensorOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         """Look every few seconds, for as long as it takes."""
-        super().__init__(mode="reschedule", poke_interval=LOOK_EVERY, timeout=FOR_EVER, **kwargs)
+        # A scheduler under load mistakes a look for a failed one now and then: that must never end the wait.
+        patience = {"retries": 10_000, "retry_delay": LOOK_EVERY}
+        super().__init__(mode="reschedule", poke_interval=LOOK_EVERY, timeout=FOR_EVER, **{**kwargs, **patience})
 
     def poke(self, context: Context) -> bool:
         """Return whether the wait is over."""
-        import time; self.log.info("CPUPROBE before %.2f", time.process_time())
         try:
             return self.over(context, run.settings())
         except RetryError as error:
@@ -61,8 +63,7 @@ class Supervise(Wait):
             owner: The stream, where it is always the same.
             kwargs: Arguments of every operator.
         """
-        # A failure of the look itself must never end the supervision.
-        super().__init__(pool=supervision.POOL, retries=10_000, retry_delay=timedelta(seconds=10), **kwargs)
+        super().__init__(pool=supervision.POOL, **kwargs)
         self.pipeline = pipeline
         self.owner_name = owner
 
@@ -71,9 +72,7 @@ class Supervise(Wait):
         owner = self.owner_name or supervision.asked_owner(context) or self._live(settings)
         with final_reactions():
             seen = supervise.look(settings, owner)
-        import time; self.log.info("CPUPROBE looked %.2f", time.process_time())
         self.log.info("%s; %s", seen.message, sights.of_stream(settings, owner))
-        self.log.info("CPUPROBE end %.2f", time.process_time())
         if seen.state == supervise.QUARANTINED:
             raise AirflowFailException(seen.message)
         return seen.state == supervise.DRAINED
@@ -96,17 +95,18 @@ class CatchUp(Wait):
             plan = rewinds.read_active(connection, rewind_id)[1]
             if plan.kind == REPAIR:
                 raise AirflowSkipException("a repair has no candidate stream")
-            begin_once(connection, context, rewind_id, "catch_up")
+            begin_once(connection, rewind_id, "catch_up")
+        since = context["ti"].get_first_reschedule_date(context)
         race = sights.race(settings, plan)
         gate = int(plan.config["lag_gate"])
         text = "%s at %s: %s behind live, %s behind Kafka's end; gate %s"
         self.log.info(text, plan.job_id, race.candidate, race.behind_live, race.lag, gate)
-        return self._settle(settings, rewind_id, race, gate)
+        return self._settle(settings, rewind_id, race, gate, since)
 
-    def _settle(self, settings: Settings, rewind_id: str, race: Race, gate: int) -> bool:
+    def _settle(self, settings: Settings, rewind_id: str, race: Race, gate: int, since: datetime | None) -> bool:
         evidence = {"behind_live": race.behind_live, "lag": race.lag, "gate": gate}
         with transaction(settings.registry_url) as connection:
-            problem = race.quarantined or _late(connection, rewind_id, race)
+            problem = race.quarantined or _late(since, race)
             if problem:
                 end(connection, rewind_id, "catch_up", "failed", {**evidence, "problem": problem})
             elif race.close(gate):
@@ -128,7 +128,7 @@ class Observe(Wait):
                 self.log.info("rewind %s has ended already", rewind_id)
                 return True
             plan = rewinds.read_active(connection, rewind_id)[1]
-            begin_once(connection, context, rewind_id, "observe")
+            begin_once(connection, rewind_id, "observe")
             pending = _pending(connection, rewind_id, plan)
             if not pending:
                 end(connection, rewind_id, "observe", "done", {"live": plan.job_id})
@@ -137,9 +137,10 @@ class Observe(Wait):
         return not pending
 
 
-def begin_once(connection: Connection, context: Context, rewind_id: str, step: str) -> None:
-    """Record that a step begins, at the first look of a try."""
-    if context["ti"].get_first_reschedule_date(context) is None:
+def begin_once(connection: Connection, rewind_id: str, step: str) -> None:
+    """Record that a step begins, unless its newest attempt is still running."""
+    newest = rewinds.last_attempt(connection, rewind_id, step)
+    if newest == 0 or rewinds.last_attempt(connection, rewind_id, step, "running") != newest:
         rewinds.begin_step(connection, rewind_id, step)
 
 
@@ -149,9 +150,8 @@ def end(connection: Connection, rewind_id: str, step: str, state: str, evidence:
     rewinds.end_step(connection, rewind_id, step, attempt, state, dict(evidence))
 
 
-def _late(connection: Connection, rewind_id: str, race: Race) -> str:
-    began = max((s.started_at for s in rewinds.steps_of(connection, rewind_id) if s.step == "catch_up"), default=now())
-    if now() - began < CATCH_UP_LIMIT:
+def _late(since: datetime | None, race: Race) -> str:
+    if since is None or datetime.now(UTC) - since < CATCH_UP_LIMIT:
         return ""
     return f"the candidate is {race.behind_live:,} offsets behind live after {CATCH_UP_LIMIT}: is it slower than live?"
 

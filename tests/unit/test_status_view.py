@@ -35,7 +35,7 @@ from rewind.core.plan import REWIND, Plan, Request, sealed
 from rewind.core.settings import from_environment
 from rewind.core.world import Generation, Topic
 
-NOW = datetime(2025, 9, 4, 12)
+NOW = datetime.fromisoformat("2025-09-04T12:00")
 PIPELINE = Pipeline("visits_converter", "visits", "event_id STRING", "visits_converted")
 BIG = 9_007_199_254_740_993
 
@@ -145,9 +145,9 @@ def test_no_registry_shows_what_is_declared_and_makes_none(settings):
     declare(settings, "visits_converter")
     found = status.read(settings, FakeBroker(), NOW)
     assert found.registry_read
-    assert found.problems == (
-        f"registry: there is none at {settings.home}/registry.db. Start the stack with `make up`, then deploy a pipeline",
-    )
+    place = settings.home / "registry.db"
+    cure = "Start the stack with `make up`, then deploy a pipeline"
+    assert found.problems == (f"registry: there is none at {place}. {cure}",)
     assert [(p.name, p.declared, p.live, p.epoch) for p in found.pipelines] == [("visits_converter", True, None, 0)]
     assert not (settings.home / "registry.db").exists()
 
@@ -174,7 +174,7 @@ def test_a_broken_pipeline_is_shown_with_its_problem(settings, registry):
     declare(settings, "bad", "source: {}\n")
     found = read(settings, registry).pipeline("bad")
     assert not found.declared
-    assert "'topic' is a required property" in found.problem
+    assert found.problem == "pipeline.yaml: 'output' is a required property. Mend it: README.md lists the fields"
 
 
 def test_an_unknown_pipeline_is_refused(settings, registry):
@@ -338,7 +338,10 @@ def test_a_failed_step_is_what_a_rewind_waits_for(settings, registry):
     deployed(registry)
     rewound(registry)
     done(registry, "backfill", {"error": "a gap"}, "failed")
-    assert only_rewind(settings, registry).waits == "backfill failed (attempt 1): a gap; clear it in Airflow, or abort"
+    assert (
+        only_rewind(settings, registry).waits
+        == "backfill failed (attempt 1): a gap; abort_visits_converter takes it back"
+    )
 
 
 def test_backfill_progress_and_pause(settings, registry):

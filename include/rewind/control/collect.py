@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from rewind.control import generations, leases, manifest, schema, streams, supervise
+from rewind.control import generations, leases, manifest, rewinds, schema, streams, supervise
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
@@ -50,14 +50,18 @@ def due(settings: Settings) -> list[Due]:
     table = schema.generations
     with transaction(settings.registry_url) as connection:
         rows = connection.execute(select(table.c.job_id, table.c.state, table.c.grace_until).order_by(table.c.job_id))
-        found = []
-        for job_id, state, until in rows.all():
-            if state not in (lifecycle.STANDBY, *COLLECTABLE):
-                continue
-            owns = tuple(e.name for e in manifest.read(connection, job_id) if e.state != manifest.DELETED)
-            is_due = state in COLLECTABLE or (until is not None and until <= now())
-            found.append(Due(job_id, state, until if state == lifecycle.STANDBY else None, is_due, owns))
-    return found
+        over = [row for row in rows.all() if row.state in (lifecycle.STANDBY, *COLLECTABLE)]
+        watched = rewinds.watched_standbys(connection)
+        return [
+            Due(
+                job_id=row.job_id,
+                state=row.state,
+                at=row.grace_until if row.state == lifecycle.STANDBY else None,
+                now=row.state in COLLECTABLE or _grace_is_over(row.grace_until, row.job_id in watched),
+                owns=tuple(e.name for e in manifest.read(connection, row.job_id) if e.state != manifest.DELETED),
+            )
+            for row in over
+        ]
 
 
 def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
@@ -71,7 +75,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
         state = generations.read(connection, job_id).state
         until = generations.grace_until(connection, job_id)
         if state == lifecycle.STANDBY:
-            if until is None or until > now():
+            if not _grace_is_over(until, job_id in rewinds.watched_standbys(connection)):
                 raise RefusedError("job_id", f"{job_id} stands by until {until}Z", "Wait, or switch again")
             streams.wish(connection, job_id, streams.GENERATION, streams.DRAIN)
     if state == lifecycle.STANDBY:
@@ -106,6 +110,11 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
     with transaction(settings.registry_url) as connection:
         generations.move(connection, job_id, lifecycle.COLLECTED)
     return lines
+
+
+def _grace_is_over(until: datetime | None, watched: bool) -> bool:
+    # While the switch that replaced it is still being watched, a rollback may need it, whatever the clock says.
+    return until is not None and until <= now() and not watched
 
 
 def _delete(settings: Settings, job_id: str, entry: Entry) -> dict[str, str]:

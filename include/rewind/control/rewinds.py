@@ -161,6 +161,12 @@ def pinned_versions(connection: Connection, topic: str) -> list[int]:
     return found
 
 
+def watched_standbys(connection: Connection) -> set[str]:
+    """Return the jobs that active rewinds replace: their standby is kept until the rewind has ended."""
+    active = connection.execute(select(schema.rewinds.c.plan_id).where(schema.rewinds.c.state == lifecycle.ACTIVE))
+    return {read_plan(connection, plan_id).live_job_id for plan_id in active.scalars().all()}
+
+
 def close(connection: Connection, rewind_id: str, state: str) -> None:
     """End an active rewind; harmless when it has ended already."""
     where = (schema.rewinds.c.id == rewind_id) & (schema.rewinds.c.state == lifecycle.ACTIVE)

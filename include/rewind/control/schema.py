@@ -42,7 +42,7 @@ generations = Table(
     Column("bundle", String(64), nullable=False),
     Column("frozen", JSON, nullable=False),
     Column("start", JSON, nullable=False),
-    Column("handoff", JSON),
+    Column("handoff", JSON(none_as_null=True)),
     Column("output_topic", String(249), nullable=False),
     Column("dead_letter_topic", String(249), nullable=False),
     Column("created_at", DateTime, nullable=False),
@@ -96,7 +96,7 @@ steps = Table(
     Column("started_at", DateTime, nullable=False),
     Column("ended_at", DateTime),
     Column("cpu_seconds", Float),
-    Column("evidence", JSON),
+    Column("evidence", JSON(none_as_null=True)),
 )
 
 facts = Table(
@@ -159,7 +159,7 @@ streams = Table(
     Column("last_failure", Text),
     Column("next_start_at", DateTime),
     Column("quarantined_at", DateTime),
-    Column("launched", JSON),
+    Column("launched", JSON(none_as_null=True)),
     Column("launched_at", DateTime),
 )
 
@@ -168,7 +168,7 @@ leases = Table(
     metadata,
     Column("owner", String(249), primary_key=True),
     Column("token", Integer, nullable=False),
-    Column("holder", JSON),
+    Column("holder", JSON(none_as_null=True)),
     Column("renewed_at", DateTime, nullable=False),
 )
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from rewind.control import manifest
-from rewind.control.status_drivers import ENDED
+from rewind.control.collect import COLLECTABLE
 from rewind.control.status_jobs import Job
 from rewind.core import lifecycle
 
@@ -35,14 +35,15 @@ class Garbage:
 
 def garbage_of(connection: Connection, jobs: Sequence[Job], now: datetime) -> tuple[Garbage, ...]:
     """Return what is left of standbys and ended jobs, with when it may go."""
-    found = (_garbage(connection, job, now) for job in jobs if job.state == lifecycle.STANDBY or job.state in ENDED)
+    found = (_garbage(connection, job, now) for job in jobs if job.state in (lifecycle.STANDBY, *COLLECTABLE))
     return tuple(garbage for garbage in found if garbage.things)
 
 
 def _garbage(connection: Connection, job: Job, now: datetime) -> Garbage:
     entries = manifest.read(connection, job.job_id)
-    things = tuple((e.kind, e.name) for e in entries if e.state in (manifest.NAMED, manifest.MADE))
-    return Garbage(job.job_id, job.state, job.grace_until, things, _why_kept(job, now))
+    things = tuple((e.kind, e.name) for e in entries if e.state != manifest.DELETED)
+    due_at = job.grace_until if job.state == lifecycle.STANDBY else None
+    return Garbage(job.job_id, job.state, due_at, things, _why_kept(job, now))
 
 
 def _why_kept(job: Job, now: datetime) -> str:

@@ -18,6 +18,10 @@ from rewind.core.offsets import Vector
 from rewind.core.plan import REPAIR, Plan
 
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
+WHY = ("error", "problem", "refused", "answer")
+"""Fields in which the evidence of a failed step says why."""
+FORWARD_ONLY = ("cut_over", "observe", "merge")
+"""Steps after which there may be nothing to take back."""
 
 
 @dataclass(frozen=True)
@@ -201,8 +205,10 @@ def _for_a_mend(view: RewindView, _job: Job | None, _now: datetime) -> str:
     failed = next((step for step in view.steps if step.state == FAILED), None)
     if failed is None:
         return ""
-    why = failed.evidence.get("error", "") if isinstance(failed.evidence, dict) else ""
-    return f"{failed.name} failed (attempt {failed.attempt}){': ' if why else ''}{why}; clear it in Airflow, or abort"
+    evidence = failed.evidence if isinstance(failed.evidence, dict) else {}
+    why = next((f": {evidence[name]}" for name in WHY if evidence.get(name)), "")
+    cure = "clear it in Airflow" if failed.name in FORWARD_ONLY else f"abort_{view.plan.request.pipeline} takes it back"
+    return f"{failed.name} failed (attempt {failed.attempt}){why}; {cure}"
 
 
 def _for_a_resume(view: RewindView, _job: Job | None, _now: datetime) -> str:

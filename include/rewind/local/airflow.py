@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from rewind.local.processes import Command, Process
 
 PORT_FIELD = "REWIND_AIRFLOW_PORT"
 START_SECONDS = 180
+PARSE_SECONDS = 90
 # No servers for logs: everything is on one disk, and their fixed ports would collide between stacks.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -121,6 +125,20 @@ def find(home: Path) -> list[Process]:
     return [process for process in known if process is not None]
 
 
+def await_dags(airflow: Airflow) -> None:
+    """Wait until each DAG file has a DAG or an import error, or for so long as parsing may take.
+
+    A file that makes no DAG, because there is no pipeline yet, never shows; that is not an error.
+    """
+    api, deadline = airflow.api(), time.monotonic() + PARSE_SECONDS
+    wanted = _dag_files(airflow.dags)
+    while time.monotonic() < deadline:
+        seen = [dag["fileloc"] for dag in api.dags()] + [failed["filename"] for failed in api.import_errors()]
+        if wanted <= {Path(name).name for name in seen}:
+            return
+        time.sleep(0.5)
+
+
 def _migrate(airflow: Airflow) -> None:
     stamp, version = airflow.home / "migrated", metadata.version("apache-airflow")
     if stamp.exists() and stamp.read_text() == version:
@@ -147,3 +165,15 @@ def _beats(health: Mapping[str, Any], key: str, since: float) -> bool:
     """A heartbeat before the start is the predecessor's, which Airflow calls healthy for half a minute."""
     beat = health.get(key)
     return health["status"] == "healthy" and beat is not None and datetime.fromisoformat(beat).timestamp() >= since
+
+
+def _dag_files(folder: Path) -> set[str]:
+    """Return the names of the files that Airflow parses: those that speak of it and are not ignored."""
+    file = folder / ".airflowignore"
+    ignored = [line.strip().rstrip("/") for line in file.read_text().splitlines()] if file.exists() else []
+    files = (path for path in folder.rglob("*.py") if not _matches(path.relative_to(folder), ignored))
+    return {path.name for path in files if re.search(r"dag.*airflow|airflow.*dag", path.read_text().lower(), re.DOTALL)}
+
+
+def _matches(path: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(part, pattern) for pattern in patterns for part in path.parts)

@@ -95,13 +95,14 @@ def _escaped(path: Path) -> str:
     return str(path).replace("%", "%%")
 
 
-# A stack that one person looks at: react within seconds, at the price of some idle CPU.
+# A stack that one person looks at: react within seconds. A file that changed is parsed at once; the
+# others, which a new pipeline changes too, not oftener than this, since each parse takes a second of CPU.
 _LOOPS = {
     "scheduler": {"scheduler_idle_sleep_time": "0.5", "job_heartbeat_sec": "2", "scheduler_heartbeat_sec": "2"},
     "triggerer": {"job_heartbeat_sec": "2"},
     "dag_processor": {
         "refresh_interval": "10",
-        "min_file_process_interval": "10",
+        "min_file_process_interval": "30",
         "bundle_refresh_check_interval": "2",
         "parsing_processes": "1",
     },

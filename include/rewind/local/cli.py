@@ -13,7 +13,7 @@ from rich.table import Table
 from rewind.core.errors import RefusedError
 from rewind.local import stack
 
-NEXT = "make demo            (or: make status, make logs NAME=scheduler, make down)"
+NEXT = "make demo, make status, make logs NAME=scheduler, or make down"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,6 @@ PROJECT = Path(__file__).resolve().parents[3]
 POOL = ("streams", 128, "Supervisors of streams: as many as there are generations")
 STOP_SECONDS = 8
 STREAM_SECONDS = 22
-PARSE_SECONDS = 90
 NAMES = (broker.NAME, *airflow.ARGUMENTS)
 
 
@@ -100,7 +97,7 @@ def up(
     _prepare(stack)
     airflow.start(stack.airflow)
     stack.api().set_pool(*POOL)
-    _await_dags(stack)
+    airflow.await_dags(stack.airflow)
     stack.api().unpause()
     return stack
 
@@ -215,26 +212,6 @@ def _remember(stack: Stack) -> None:
         "plugins": str(stack.airflow.plugins),
     }
     write_private(stack.settings.home / "stack" / "stack.json", json.dumps(known, indent=2))
-
-
-def _await_dags(stack: Stack) -> None:
-    """Wait until each DAG file has a DAG or an import error, or for so long as parsing may take.
-
-    A file that makes no DAG, because there is no pipeline yet, never shows; that is not an error.
-    """
-    api, deadline = stack.api(), time.monotonic() + PARSE_SECONDS
-    wanted = {path.name for path in stack.airflow.dags.rglob("*.py") if _looks_like_dag(path)}
-    while time.monotonic() < deadline:
-        seen = [dag["fileloc"] for dag in api.dags()] + [failed["filename"] for failed in api.import_errors()]
-        if wanted <= {Path(name).name for name in seen}:
-            return
-        time.sleep(0.5)
-
-
-def _looks_like_dag(path: Path) -> bool:
-    """The test by which Airflow itself chooses the files it parses."""
-    text = path.read_text(errors="replace").lower()
-    return re.search(r"\bdag|_dag|@dag", text) is not None and "airflow" in text
 
 
 def _stop_streams(home: Path) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import outputs as adapter
 from rewind.core import lifecycle
-from rewind.core.offsets import Ranges, ends
+from rewind.core.offsets import Ranges
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -42,11 +42,10 @@ def compared(
 ) -> Found:
     """Compare what two generations wrote for the source offsets of a horizon."""
     whole = [adapter.read(spark, settings, generation) for generation in (live, candidate)]
-    sides = [outputs.deduplicated(compare.within(rows, horizon)) for rows in whole]
-    rows = compare.classified(sides[0], sides[1], _sides(live, candidate))
-    counts, fields = _counts(rows)
-    counts |= _totals(sides[0], sides[1])
-    counts["open"] = sum(compare.beyond(rows, ends(horizon)).count() for rows in whole)
+    unique = [outputs.deduplicated(compare.from_floor(rows, horizon)) for rows in whole]
+    sides = _sides(live, candidate)
+    rows = compare.classified(unique[0], unique[1], sides, horizon)
+    counts, fields = _counts(compare.counts(rows, sides))
     differing = sum(counts.get(name, 0) for name in (compare.EXPECTED, *compare.DIFFERENCES))
     return Found(counts, fields, _sample(rows) if differing else ())
 
@@ -70,37 +69,22 @@ def _sides(live: Generation, candidate: Generation) -> compare.Sides:
     return compare.Sides(schemas[0], schemas[1], thaw(candidate.frozen["config"]).expected)
 
 
-def _counts(rows: DataFrame) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    by_class = dict.fromkeys((compare.EQUAL, compare.EXPECTED, *compare.DIFFERENCES), 0)
-    fields: dict[str, dict[str, int]] = {}
-    # At most a row for each class and field.
-    for row in compare.counts(rows).collect():
-        if row["field"] is None:
-            by_class[row["class"]] = row["count"]
-        else:
-            fields.setdefault(row["class"], {})[row["field"]] = row["count"]
-    return {"rows": sum(by_class.values()), **by_class}, fields
-
-
-def _totals(live: DataFrame, candidate: DataFrame) -> dict[str, int]:
-    repeated = _sum(F.col("copies") - 1)
-    varied = _sum(F.col("varied").cast("long"))
-    dead = _sum((F.col("kind") == outputs.DEAD).cast("long"))
-    one = [side.agg(repeated.alias("r"), varied.alias("v"), dead.alias("d")).first() for side in (live, candidate)]
-    assert one[0] is not None and one[1] is not None
-    return {
-        "repeated": one[0]["r"] + one[1]["r"],
-        "repeated_differently": one[0]["v"] + one[1]["v"],
-        "dead_letters": one[1]["d"],
-    }
-
-
-def _sum(column: Column) -> Column:
-    return F.coalesce(F.sum(column), F.lit(0))
+def _counts(by_class: DataFrame) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    # One row a class.
+    found = {row["class"]: row for row in by_class.collect()}
+    judged = [row for name, row in found.items() if name != compare.OPEN]
+    classes = (compare.EQUAL, compare.EXPECTED, *compare.DIFFERENCES, compare.OPEN)
+    counts = {name: found[name]["rows"] if name in found else 0 for name in classes}
+    counts["rows"] = sum(row["rows"] for row in judged)
+    counts["repeated"] = sum(row["repeated"] for row in judged)
+    counts["repeated_differently"] = sum(row["varied"] for row in judged)
+    counts["dead_letters"] = sum(row["dead"] for row in judged)
+    return counts, {row["class"]: dict(row["fields"]) for row in judged if row["fields"]}
 
 
 def _sample(rows: DataFrame) -> tuple[Mapping[str, Any], ...]:
-    ordered = rows.where(F.col("class") != compare.EQUAL).orderBy(F.col("class") == compare.EXPECTED, "p", "o", "n")
+    shown = ~F.col("class").isin(compare.EQUAL, compare.OPEN)
+    ordered = rows.where(shown).orderBy(F.col("class") == compare.EXPECTED, "p", "o", "n")
     return tuple(_shown(row) for row in ordered.limit(SAMPLE).collect())
 
 

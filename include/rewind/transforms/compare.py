@@ -17,6 +17,8 @@ from rewind.transforms.outputs import CONTENT, COORDINATE, DEAD, ROW
 EQUAL, EXPECTED = "equal", "expected"
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 DEAD_LIVE, DEAD_CANDIDATE = "dead_letter_only_live", "dead_letter_only_candidate"
+OPEN = "open"
+"""Class of a row at or beyond the ceiling: not yet comparable."""
 DIFFERENCES = (MISSING, EXTRA, CHANGED, DEAD_LIVE, DEAD_CANDIDATE)
 """Classes that fail a verdict."""
 
@@ -30,44 +32,68 @@ class Sides:
     expected: Sequence[ExpectedChange]
 
 
-def within(rows: DataFrame, horizon: Mapping[int, OffsetRange]) -> DataFrame:
-    """Return the rows whose source offset lies in the horizon."""
-    parts = [
-        (F.col("p") == p) & (F.col("o") >= r.start) & (F.col("o") < r.end) for p, r in sorted(horizon.items()) if len(r)
-    ]
-    return rows.where(reduce(Column.__or__, parts, F.lit(False)))
-
-
-def beyond(rows: DataFrame, ceiling: Mapping[int, int]) -> DataFrame:
-    """Return the rows at or after the ceiling: not yet comparable."""
-    parts = [(F.col("p") == p) & (F.col("o") >= o) for p, o in sorted(ceiling.items())]
-    known = F.col("p").isin(*ceiling) if ceiling else F.lit(False)
+def from_floor(rows: DataFrame, horizon: Mapping[int, OffsetRange]) -> DataFrame:
+    """Return the rows whose source offset is at or after the horizon's floor; a partition it lacks is all open."""
+    parts = [(F.col("p") == p) & (F.col("o") >= r.start) for p, r in sorted(horizon.items())]
+    known = F.col("p").isin(*horizon) if horizon else F.lit(False)
     return rows.where(reduce(Column.__or__, parts, F.lit(False)) | ~known)
 
 
-def classified(live: DataFrame, candidate: DataFrame, sides: Sides) -> DataFrame:
+def classified(live: DataFrame, candidate: DataFrame, sides: Sides, horizon: Mapping[int, OffsetRange]) -> DataFrame:
     """Return the full outer join of two deduplicated outputs with the class of each row.
 
     Content is compared null-safe: bytes first; where they differ as values of the declared columns, so that
     another order of fields, or another text of the same instant, is no difference.
 
+    Args:
+        live: Deduplicated rows of live, from the floor on.
+        candidate: The same of the candidate.
+        sides: Their columns, and what may differ.
+        horizon: What can be compared.
+
     Returns:
         `COORDINATE`, `class`, `fields` (names of the fields that differ), and the structs `l` and `c` of both
-        sides' content.
+        sides: content, `copies` and `varied`.
     """
-    left = live.select(*COORDINATE, F.struct(*CONTENT).alias("l"), F.lit(True).alias("in_live"))
-    right = candidate.select(*COORDINATE, F.struct(*CONTENT).alias("c"), F.lit(True).alias("in_candidate"))
+    kept = F.struct(*CONTENT, "copies", "varied")
+    left = live.select(*COORDINATE, kept.alias("l"), F.lit(True).alias("in_live"))
+    right = candidate.select(*COORDINATE, kept.alias("c"), F.lit(True).alias("in_candidate"))
     joined = left.join(right, on=list(COORDINATE), how="full_outer")
     read = joined.withColumns({"live": _values("l", sides.live), "candidate": _values("c", sides.candidate)})
     with_fields = read.withColumn("fields", _fields(sides))
-    return with_fields.withColumn("class", _class(sides)).select(*COORDINATE, "class", "fields", "l", "c")
+    within = [(F.col("p") == p) & (F.col("o") < r.end) for p, r in sorted(horizon.items())]
+    comparable = reduce(Column.__or__, within, F.lit(False))
+    with_class = with_fields.withColumn("class", F.when(comparable, _class(sides)).otherwise(OPEN))
+    return with_class.select(*COORDINATE, "class", "fields", "l", "c")
 
 
-def counts(rows: DataFrame) -> DataFrame:
-    """Return rows by class, and by class and field: `class`, `field` (null for the class itself), `count`."""
-    by_class = rows.groupBy("class").count().select("class", F.lit(None).cast("string").alias("field"), "count")
-    fields = rows.where(F.size("fields") > 0).select("class", F.explode("fields").alias("field"))
-    return by_class.unionByName(fields.groupBy("class", "field").count())
+def counts(rows: DataFrame, sides: Sides) -> DataFrame:
+    """Return what there is of each class, in one pass.
+
+    Returns:
+        `class`; `rows`; `repeated` (copies beyond the first, both sides); `varied` (coordinates whose copies
+        differ, both sides); `dead` (dead letters of the candidate); and a map `fields` from the name of each
+        differing field to its rows.
+    """
+    named = [F.struct(F.lit(n).alias("key"), _sum(F.array_contains("fields", n)).alias("value")) for n in field_names(sides)]
+    fields = F.map_filter(F.map_from_entries(F.array(*named)), lambda _, count: count > 0)
+    return rows.groupBy("class").agg(
+        F.count(F.lit(1)).alias("rows"),
+        (_sum(F.col("l.copies") - 1) + _sum(F.col("c.copies") - 1)).alias("repeated"),
+        (_sum("l.varied") + _sum("c.varied")).alias("varied"),
+        _sum(F.col("c.kind") == DEAD).alias("dead"),
+        fields.alias("fields"),
+    )
+
+
+def field_names(sides: Sides) -> list[str]:
+    """Return the names that a differing field can have: the key, the value columns, and the value as a whole."""
+    return list(dict.fromkeys(["key", *sides.live.names, *sides.candidate.names, "value"]))
+
+
+def _sum(of: Column | str) -> Column:
+    column = F.col(of) if isinstance(of, str) else of
+    return F.coalesce(F.sum(column.cast("long")), F.lit(0))
 
 
 def _values(side: str, schema: StructType) -> Column:

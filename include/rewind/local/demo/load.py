@@ -56,22 +56,30 @@ class Load:
         processes.stop([self.process], STOP_SECONDS)
 
 
-def start(world: World, history: int, rate: int) -> Load:
-    """Make the source topic and start its producer, a detached process that is recorded like those of the stack."""
-    _create_topic(world, world.names.topic, visits.PARTITIONS)
-    state = world.folder / "planted.json"
+def start(bootstrap: str, topic: str, folder: Path, history: int, rate: int) -> Load:
+    """Make the source topic and start its producer, a detached process that is recorded like those of the stack.
+
+    Args:
+        bootstrap: Address of the broker.
+        topic: The source topic.
+        folder: The demo's own folder.
+        history: Records to write at full speed.
+        rate: Records a second afterwards.
+    """
+    _create_topic(bootstrap, topic, visits.PARTITIONS)
+    state = folder / "planted.json"
     state.unlink(missing_ok=True)
-    options = {"--bootstrap": world.settings.bootstrap, "--topic": world.names.topic, "--state": str(state)}
+    options = {"--bootstrap": bootstrap, "--topic": topic, "--state": str(state)}
     numbers = {"--seed": visits.SEED, "--history": history, "--rate": rate}
     arguments = [text for name, value in {**options, **numbers}.items() for text in (name, str(value))]
     command = Command(
         name="producer",
         argv=[sys.executable, "-m", "rewind.local.demo.producer", *arguments],
         environment={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
-        log=world.folder / "producer.log",
-        cwd=world.folder,
+        log=folder / "producer.log",
+        cwd=folder,
     )
-    return Load(processes.ensure([command], world.folder / "processes")[0], state)
+    return Load(processes.ensure([command], folder / "processes")[0], state)
 
 
 def stop_earlier(folder: Path) -> None:
@@ -90,7 +98,7 @@ def await_history(load: Load) -> Progress:
 def plant_bystanders(world: World, job_id: str, output: str) -> None:
     """Make things whose names begin like those of a job and that are not its own: they must survive its collection."""
     topic, group, folder = bystanders(world, job_id, output)
-    _create_topic(world, topic, 1)
+    _create_topic(world.settings.bootstrap, topic, 1)
     client = KafkaProducer(bootstrap_servers=world.settings.bootstrap, acks="all")
     for number in range(BYSTANDER_RECORDS):
         client.send(topic, f"bystander {number}".encode())
@@ -106,8 +114,8 @@ def bystanders(world: World, job_id: str, output: str) -> tuple[str, str, Path]:
     return f"{output}-neighbour", f"{job_id}-neighbour", world.settings.generations / f"{job_id}-neighbour"
 
 
-def _create_topic(world: World, name: str, partitions: int) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=world.settings.bootstrap)
+def _create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         admin.create_topics({name: {"num_partitions": partitions}}, wait_for_metadata=True)
     finally:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from rewind.local.demo.scenario import Story
 
 CATCH_UP_SECONDS = 120
-SUMS = ("rows", "equal", "expected", "dead_letters")
-"""Counts of a verdict that are no faults."""
+SUMS = ("rows", "equal", "expected", "dead_letters", "open", "repeated")
+"""Counts of a verdict that are no faults: `open` lies beyond the ceiling, and `repeated` holds exact repeats, which
+the contract of an output allows (at least once) and which every reader removes by `rewind-source`."""
 
 
 @dataclass(frozen=True)

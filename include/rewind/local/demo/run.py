@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka.errors import KafkaError
 from rich.console import Console
 from sqlalchemy import select
 
-from rewind.control import database, schema
+from rewind.control import schema
 from rewind.control.broker import Broker
 from rewind.control.snapshot import snapshot
 from rewind.control.status import PipelineView
@@ -27,14 +28,34 @@ from rewind.local.demo.world import World
 LAST_LINE = "REWIND DEMO:"
 
 
+@dataclass(frozen=True)
+class Ground:
+    """What there is before Airflow is up.
+
+    Attributes:
+        home: Home of the stack.
+        folder: The demo's own folder.
+        bootstrap: Address of the broker.
+        names: What things will be called.
+    """
+
+    home: Path
+    folder: Path
+    bootstrap: str
+    names: world.Names
+
+
 def run(history: int, rate: int) -> int:
     """Play the demo and return its exit code: 0 only when everything was as it should be."""
-    console, story, made = Console(), Story(), None
+    console, story, made, producing = Console(), Story(), None, None
     try:
-        made = _up(console)
+        ground = _ground()
+        # The history is written while Airflow starts: both take their time.
+        producing = load.start(ground.bootstrap, ground.names.topic, ground.folder, history, rate)
+        made = _up(ground, console)
         story.seconds["stack is up"] = round(time.monotonic() - story.began, 1)
         console.print(f"[green]stack is up[/] in {story.seconds['stack is up']:.1f} s: {made.stack.airflow_url}")
-        Scenario(made, story).play(history, rate)
+        Scenario(made, story).play(producing)
         _judge(story)
     except (RewindError, TimeoutError, KafkaError) as error:
         story.failure = str(error) or type(error).__name__
@@ -43,34 +64,35 @@ def run(history: int, rate: int) -> int:
     except Exception as error:  # noqa: BLE001 - whatever happens, the last line says how it ended
         console.print_exception()
         story.failure = f"{type(error).__name__}: {error}"
+    finally:
+        if producing is not None:
+            producing.stop()
     return _end(console, story, made)
 
 
-def _up(console: Console) -> World:
-    """Bring up the stack with the demo's own pipelines folder, under names that nothing has yet."""
+def _ground() -> Ground:
+    """Start the broker and choose names that nothing has yet."""
     home = local_cli.home()
     folder = home / "demo"
     load.stop_earlier(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with console.status("starting the broker and Airflow …"):
-        chosen = _names(home)
-        own = folder / "pipelines"
-        pipelines.copy_with_bug(
-            stack.PROJECT / "include" / "pipelines", own, chosen.pipeline, chosen.topic, chosen.output
-        )
-        running = stack.up(home, environment={**os.environ, "REWIND_PIPELINES": str(own)})
-    database.upgrade(running.settings.registry_url)
-    made = World(running, running.api(), chosen, folder, console)
-    world.drain_earlier(made)
-    return made
-
-
-def _names(home: Path) -> world.Names:
     port = ports.parse(broker.PORT_FIELD, os.environ.get(broker.PORT_FIELD))
     jars = home / "jars" if (home / "jars").is_dir() else stack.PROJECT / ".rewind" / "jars"
     started = broker.start(home, port, jars=jars)
     settings = from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": started.bootstrap})
-    return world.free_names(_deployed(settings), set(Broker(settings).topics()))
+    chosen = world.free_names(_deployed(settings), set(Broker(settings).topics()))
+    return Ground(home, folder, started.bootstrap, chosen)
+
+
+def _up(ground: Ground, console: Console) -> World:
+    """Bring up the stack with the demo's own pipelines folder."""
+    own, chosen = ground.folder / "pipelines", ground.names
+    pipelines.copy_with_bug(stack.PROJECT / "include" / "pipelines", own, chosen.pipeline, chosen.topic, chosen.output)
+    with console.status("starting the broker and Airflow …"):
+        running = stack.up(ground.home, environment={**os.environ, "REWIND_PIPELINES": str(own)})
+    made = World(running, running.api(), chosen, ground.folder, console)
+    world.drain_earlier(made)
+    return made
 
 
 def _deployed(settings: Settings) -> set[str]:

@@ -72,19 +72,16 @@ class Scenario:
         """Keep where to play and what to tell."""
         self._world, self._story = world, story
 
-    def play(self, history: int, rate: int) -> None:
-        """Play all parts.
+    def play(self, producing: Load) -> None:
+        """Play all parts under the load of a producer, and stop it before the last.
 
         Raises:
             DemoError: Something was not as it should be.
         """
-        producing = load.start(self._world, history, rate)
-        try:
-            with self._part("history produced"):
-                load.await_history(producing)
-            self._under_load(producing)
-        finally:
-            producing.stop()
+        with self._part("history produced"):
+            load.await_history(producing)
+        self._under_load(producing)
+        producing.stop()
         with self._part("checked by a separate reader"):
             self._story.proof = proof.make(self._world, self._story, producing.progress())
 

@@ -1,0 +1,70 @@
+"""The trigger forms: words for every parameter, defaults that pass, bad values named by their field."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+from rewind_airflow import form
+
+from rewind.control.requests import PARAMETERS, parse
+
+BAD = {
+    "from": ["abc", '["a"]', "2025-9-4", 5, None],
+    "to": ["abc", 3],
+    "overrides": ["text", {"unknown": 1}, {"lag_gate": 0}, {"max_offsets": "many"}],
+    "reason": ["r" * 2_001, 1],
+    "same_code": ["yes", None],
+    "auto_approve": [1],
+    "observe": ["15 minutes", "", "P", "PT", None],
+    "grace": ["-PT1H", "1h"],
+    "repair_into": ["elsewhere"],
+    "dry_run": ["false"],
+    "apply_plan": ["zz", "ABCDEF012345"],
+}
+
+
+def test_each_parameter_has_its_words():
+    assert sorted(form.WORDS) == sorted(PARAMETERS)
+
+
+def test_the_form_as_it_opens_is_accepted_and_is_a_dry_run():
+    opened = {name: param.resolve() for name, param in form.params().items()}
+    assert opened == {name: schema["default"] for name, schema in PARAMETERS.items()}
+    assert opened["dry_run"] is True
+    assert parse("visits", opened).start == "earliest"
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_a_bad_value_is_refused(name, value):
+    with pytest.raises(ParamValidationError):
+        form.params()[name].resolve(value)
+
+
+def test_a_field_that_was_emptied_takes_its_default():
+    emptied = {name: None if name in form.NULLABLE else schema["default"] for name, schema in PARAMETERS.items()}
+    assert {name: form.params()[name].resolve(value) for name, value in emptied.items()} == emptied
+    assert parse("visits", form.filled(emptied)) == parse("visits", {})
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "good", "bad"),
+    [
+        ("aborts", "rewind_id", ["rw-0123456789"], ["", "rw-1", "rw-0123456789x", "../live", None]),
+        (
+            "deploys",
+            "from",
+            ["latest", "group:g.1", "checkpoint:/a b"],
+            ["", "abc", "group:", "group:../x", "earliest "],
+        ),
+        ("streams", "owner", ["", None, "visits-g1"], ["visits", "-g1", "visits-g0", "../live-g1", "v" * 300 + "-g1"]),
+    ],
+)
+def test_the_smaller_forms(module, name, good, bad):
+    file = importlib.import_module(module)
+    param = file.OWNER if module == "streams" else file.PARAMS[name]
+    assert [param.resolve(value) for value in good] == good
+    for value in bad:
+        with pytest.raises(ParamValidationError):
+            param.resolve(value)

@@ -1,0 +1,150 @@
+"""The DAG files: what they make, what parsing them costs, and what one broken pipeline takes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+GOOD = 'source: {topic: clicks, schema: "a STRING"}\noutput: {topic: out}\n'
+PIPELINES = {
+    "visits": GOOD,
+    "carts": GOOD,
+    "torn": "source: {topic: ",
+    "typo": "source: {topic: t, schema: s, shema: s}\noutput: {topic: o}",
+}
+
+# Runs as Airflow's dag-processor does, with the DAG folder on the path; once for each environment on its input.
+PARSE = """\
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from airflow.dag_processing.dagbag import DagBag
+
+def parsed():
+    bag = DagBag(sys.argv[1])
+    heavy = {"pyspark", "great_expectations", "kafka", "delta", "alembic.command"} & set(sys.modules)
+    errors = {path.rpartition("/")[2]: text for path, text in bag.import_errors.items()}
+    return {"dags": {name: described(dag) for name, dag in bag.dags.items()}, "errors": errors, "heavy": sorted(heavy)}
+
+def described(dag):
+    return {
+        "tasks": {task.task_id: type(task).__name__ for task in dag.tasks},
+        "waits": {t.task_id: [t.mode, t.pool, t.retries] for t in dag.tasks if hasattr(t, "mode")},
+        "schedule": dag.schedule,
+        "max_active_runs": dag.max_active_runs,
+        "doc": dag.doc_md or "",
+    }
+
+results = []
+for environment in json.load(sys.stdin):
+    os.environ.update(environment)
+    results.append(parsed())
+print("PARSED" + json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def parses(tmp_path_factory):
+    """The DAGs with every setting unset, with some pipelines broken, and without any, parsed in one process."""
+    folder, empty = tmp_path_factory.mktemp("pipelines"), tmp_path_factory.mktemp("empty")
+    for name, yaml in PIPELINES.items():
+        (folder / name).mkdir()
+        (folder / name / "logic.py").write_text("")
+        (folder / name / "pipeline.yaml").write_text(yaml)
+    cron = "*/5 * * * *"
+    asked = [{}, {"REWIND_PIPELINES": str(folder)}, {"REWIND_PIPELINES": str(empty), "REWIND_GARBAGE_SCHEDULE": cron}]
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("REWIND_", "AIRFLOW_"))}
+    own = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "PYTHONPATH": str(PROJECT / "include")}
+    command = [sys.executable, "-c", PARSE, str(PROJECT / "dags")]
+    done = subprocess.run(
+        command, input=json.dumps(asked), env={**kept, **own}, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.partition("PARSED")[2])
+
+
+@pytest.fixture(scope="module")
+def checkout(parses):
+    """The DAGs of the checkout with every setting unset."""
+    return parses[0]
+
+
+def lifecycle_dags(*pipelines):
+    return {f"{kind}_{name}" for name in pipelines for kind in ("rewind", "abort", "deploy", "stream")}
+
+
+def test_every_file_imports_with_every_setting_unset(checkout):
+    assert checkout["errors"] == {}
+    shared = {"watch_streams", "collect_garbage", "check_pipelines"}
+    assert set(checkout["dags"]) == lifecycle_dags("visits_converter") | {"mirror_visits"} | shared
+
+
+def test_parsing_imports_nothing_heavy_and_asks_neither_registry_nor_kafka(checkout):
+    # Kafka's client and the migrations are what any question to the world would have to import.
+    assert checkout["heavy"] == []
+
+
+def test_a_broken_pipeline_takes_away_only_its_own_dags_and_is_named(parses):
+    broken = parses[1]
+    assert set(broken["dags"]) == lifecycle_dags("visits", "carts") | {
+        "mirror_clicks",
+        "watch_streams",
+        "collect_garbage",
+    }
+    assert list(broken["errors"]) == ["checks.py"]
+    assert "pipelines/torn: torn: pipeline.yaml is no YAML" in broken["errors"]["checks.py"]
+    assert "pipelines/typo: pipeline.yaml.source: Additional properties" in broken["errors"]["checks.py"]
+
+
+def test_no_pipeline_at_all_is_no_error(parses):
+    assert parses[2]["errors"] == {}
+    assert set(parses[2]["dags"]) == {"watch_streams", "collect_garbage", "check_pipelines"}
+    assert parses[2]["dags"]["collect_garbage"]["schedule"] == "*/5 * * * *"
+
+
+def test_the_steps_of_a_rewind(checkout):
+    assert checkout["dags"]["rewind_visits_converter"]["tasks"] == {
+        "plan": "PlanSubmit",
+        "go_on": "ShortCircuitOperator",
+        "spin_up": "StepSubmit",
+        "backfill": "StepSubmit",
+        "start_candidate": "StartCandidate",
+        "catch_up": "CatchUp",
+        "validate": "StepSubmit",
+        "approve": "Approve",
+        "cut_over": "StepSubmit",
+        "announce": "Announce",
+        "observe": "Observe",
+        "merge": "StepSubmit",
+        "ended": "EmptyOperator",
+        "abort": "TriggerAbort",
+    }
+
+
+def test_waits_hold_no_slot_and_outlive_a_failed_look(checkout):
+    waits = {f"{dag}.{task}": wait for dag, d in checkout["dags"].items() for task, wait in d["waits"].items()}
+    assert waits == {
+        "rewind_visits_converter.catch_up": ["reschedule", "default_pool", 10_000],
+        "rewind_visits_converter.observe": ["reschedule", "default_pool", 10_000],
+        "stream_visits_converter.supervise": ["reschedule", "streams", 10_000],
+        "mirror_visits.supervise": ["reschedule", "streams", 10_000],
+    }
+
+
+def test_only_the_shared_dags_are_scheduled(checkout):
+    scheduled = {name: dag["schedule"] for name, dag in checkout["dags"].items() if dag["schedule"]}
+    assert scheduled == {"watch_streams": "* * * * *", "collect_garbage": "0 * * * *"}
+
+
+def test_a_second_rewind_is_refused_by_its_plan_and_not_queued(checkout):
+    assert checkout["dags"]["rewind_visits_converter"]["max_active_runs"] == 16
+
+
+def test_every_dag_documents_itself(checkout):
+    assert [name for name, dag in checkout["dags"].items() if len(dag["doc"]) < 100] == []
+    assert "## When something goes wrong" in checkout["dags"]["rewind_visits_converter"]["doc"]

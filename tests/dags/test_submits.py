@@ -1,0 +1,235 @@
+"""Submits: what they are given, how their end is judged against the registry, and how they are ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from rewind_airflow import form
+from rewind_airflow.hook import TrackedHook
+from rewind_airflow.submits import SWITCHING, CollectSubmit, PlanSubmit, StepSubmit
+
+from rewind.control import rewinds
+from rewind.control.database import transaction
+from rewind.core.errors import RefusedError
+
+CONNECTION = "AIRFLOW_CONN_SPARK_DEFAULT"
+STANDALONE = '{"conn_type":"spark","host":"spark://a:7077,b:7077","extra":{"deploy-mode":"cluster"}}'
+
+
+@pytest.fixture
+def form_filled(context):
+    context["params"] = {name: param.resolve() for name, param in form.params().items()}
+    return context
+
+
+def test_plan_is_given_the_form_as_it_is(installation, form_filled, spark_submit, rewind_id):
+    submits = spark_submit(mark=f"{rewind_id} plan")
+    form_filled["params"] |= {"from": "P1D", "reason": "{{ ds }} `x`", "to": None}
+    PlanSubmit(task_id="plan", pipeline="visits").execute(form_filled)
+    arguments = eval(submits())
+    assert arguments[arguments.index("--master") + 1] == "local[2]"
+    assert arguments[arguments.index("--name") + 1] == f"{rewind_id}.plan"
+    main = arguments.index("--rewind-id")
+    assert arguments[main - 1].endswith("/main/plan.py")
+    assert arguments[main + 1] == rewind_id
+    assert arguments[-2:] == ["--pipeline", "visits"]
+    asked = json.loads(arguments[main + 3])
+    assert asked["reason"] == "{{ ds }} `x`"
+    assert asked["from"] == "P1D"
+    assert "to" not in asked
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"), [({"from": "abc"}, "from"), ({"nonsense": 1}, "nonsense"), ({"observe": "x"}, "observe")]
+)
+def test_a_bad_parameter_is_refused_before_any_submit(installation, form_filled, spark_submit, parameters, field):
+    submits = spark_submit()
+    form_filled["params"] |= parameters
+    with pytest.raises(AirflowFailException, match=f"^{field}: "):
+        PlanSubmit(task_id="plan", pipeline="visits").execute(form_filled)
+    assert submits() == ""
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "marked", "raised"),
+    [
+        (0, True, None),
+        (1, True, None),
+        (0, False, AirflowException),
+        (75, False, AirflowException),
+        (64, False, AirflowFailException),
+        (65, False, AirflowFailException),
+    ],
+)
+def test_a_step_is_believed_with_its_end_marker(opened, context, spark_submit, rewind_id, exit_code, marked, raised):
+    opened()
+    spark_submit(exit_code, mark=f"{rewind_id} backfill" if marked else "")
+    if raised is None:
+        StepSubmit(task_id="backfill").execute(context)
+    else:
+        with pytest.raises(raised) as failure:
+            StepSubmit(task_id="backfill").execute(context)
+        assert type(failure.value) is raised
+        assert "the field: is bad. Mend it" in str(failure.value)
+
+
+def test_a_marker_of_an_earlier_attempt_proves_nothing(installation, opened, context, spark_submit, rewind_id):
+    opened()
+    with transaction(installation.registry_url) as connection:
+        rewinds.end_step(
+            connection, rewind_id, "backfill", rewinds.begin_step(connection, rewind_id, "backfill"), "done", {}
+        )
+    spark_submit(0)
+    with pytest.raises(AirflowException, match="no end marker"):
+        StepSubmit(task_id="backfill").execute(context)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "driver", "raised"),
+    [
+        (0, "FAILED", "the driver ended FAILED"),
+        (0, "KILLED", "the driver ended KILLED"),
+        (0, "UNKNOWN", "the driver ended UNKNOWN"),
+        (1, "FINISHED", None),
+        (0, "FINISHED", None),
+    ],
+)
+def test_the_state_of_a_driver_in_the_cluster_decides(
+    opened, context, spark_submit, rewind_id, monkeypatch, caplog, exit_code, driver, raised
+):
+    opened()
+    spark_submit(exit_code, driver=driver, mark=f"{rewind_id} backfill")
+    monkeypatch.setenv(CONNECTION, STANDALONE)
+    task = StepSubmit(task_id="backfill")
+    if raised:
+        with pytest.raises(AirflowException, match=raised):
+            task.execute(context)
+    else:
+        with caplog.at_level(logging.WARNING):
+            task.execute(context)
+        warned = [r.getMessage() for r in caplog.records if "came to its end" in r.getMessage()]
+        assert len(warned) == exit_code
+
+
+def test_cpu_of_the_process_tree_is_recorded(installation, opened, context, spark_submit, rewind_id):
+    opened()
+    spark_submit(0, mark=f"{rewind_id} spin_up")
+    StepSubmit(task_id="spin_up").execute(context)
+    with transaction(installation.registry_url) as connection:
+        (step,) = rewinds.steps_of(connection, rewind_id)
+    assert 0.01 <= step.cpu_seconds <= 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "kinds"), [("repair", "cut_over", SWITCHING), ("rewind", "merge", ["repair"])]
+)
+def test_a_step_of_another_kind_of_plan_is_skipped(opened, context, spark_submit, kind, step, kinds):
+    opened(kind)
+    submits = spark_submit()
+    with pytest.raises(AirflowSkipException, match=f"a {kind} has no step {step}"):
+        StepSubmit(task_id=step, kinds=kinds).execute(context)
+    assert submits() == ""
+
+
+@pytest.mark.parametrize(("state", "raised"), [("aborted", AirflowFailException), ("finished", AirflowSkipException)])
+def test_a_step_of_a_rewind_that_has_ended_submits_nothing(
+    installation, opened, context, spark_submit, rewind_id, state, raised
+):
+    opened()
+    submits = spark_submit()
+    with transaction(installation.registry_url) as connection:
+        rewinds.close(connection, rewind_id, state)
+    with pytest.raises(raised, match=f"{rewind_id} is {state}"):
+        StepSubmit(task_id="cut_over").execute(context)
+    assert submits() == ""
+
+
+def test_a_changed_bundle_is_refused(installation, opened, context, spark_submit):
+    plan = opened()
+    submits = spark_submit()
+    with (installation.data / "bundles" / plan.bundle / "main" / "backfill.py").open("a") as main:
+        main.write("#")
+    with pytest.raises(AirflowFailException, match=r"changed since it was frozen: main/backfill\.py"):
+        StepSubmit(task_id="backfill").execute(context)
+    assert submits() == ""
+
+
+@pytest.mark.parametrize(("dry_run", "arguments"), [(True, ["--dry-run"]), (False, [])])
+def test_collection_needs_no_rewind(installation, context, spark_submit, dry_run, arguments):
+    submits = spark_submit(0)
+    context["params"] = {"dry_run": dry_run}
+    CollectSubmit(task_id="collect_garbage", job="collect_garbage").execute(context)
+    given = eval(submits())
+    assert given[next(i for i, a in enumerate(given) if a.endswith("/main/collect_garbage.py")) + 1 :] == arguments
+
+
+@pytest.mark.parametrize(
+    ("forms", "master", "mode"),
+    [
+        (
+            ["spark://host:7077", '{"conn_type":"spark","host":"spark://host","port":7077}'],
+            "spark://host:7077",
+            "client",
+        ),
+        (
+            [
+                "spark://host:7077?deploy-mode=cluster",
+                '{"conn_type":"spark","host":"host","port":7077,"extra":{"deploy-mode":"cluster"}}',
+            ],
+            "spark://host:7077",
+            "cluster",
+        ),
+        (["spark://local%5B2%5D", '{"conn_type":"spark","host":"local[2]"}'], "local[2]", "client"),
+    ],
+)
+def test_both_forms_of_a_connection_give_the_same_target(monkeypatch, forms, master, mode):
+    for text in forms:
+        monkeypatch.setenv(CONNECTION, text)
+        assert TrackedHook("spark_default").target == (master, mode)
+
+
+@pytest.mark.parametrize(
+    ("connection", "problem"),
+    [
+        ("spark://host", "'host' is no Spark master"),
+        ('{"conn_type":"spark","host":"local[2]","extra":{"deploy-mode":"cluster"}}', "cannot be tracked"),
+        ('{"conn_type":"spark","host":"yarn","extra":{"deploy-mode":"cluster"}}', "cluster mode without tracking"),
+    ],
+)
+def test_a_driver_that_could_not_be_followed_is_refused(monkeypatch, connection, problem):
+    monkeypatch.setenv(CONNECTION, connection)
+    with pytest.raises(RefusedError, match=problem) as refused:
+        TrackedHook("spark_default")
+    assert refused.value.field == "spark_default"
+
+
+def test_a_missing_connection_is_an_error_and_never_yarn(monkeypatch):
+    monkeypatch.delenv(CONNECTION, raising=False)
+    with pytest.raises(RefusedError, match="there is no Spark connection of that id"):
+        TrackedHook("spark_default")
+
+
+def test_a_kill_ends_the_whole_tree(monkeypatch):
+    monkeypatch.setenv(CONNECTION, '{"conn_type":"spark","host":"local[2]"}')
+    hook = TrackedHook("spark_default")
+    # As a JVM with a Python driver that sleeps, deaf to SIGTERM and in a group of its own.
+    driver = "import os, signal, time; os.setpgid(0, 0); signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    script = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {driver!r}]).wait()"
+    hook._submit_sp = subprocess.Popen([sys.executable, "-c", script])
+    deadline = time.monotonic() + 10
+    while not (tree := psutil.Process(hook._submit_sp.pid).children(recursive=True)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    began = time.monotonic()
+    hook.on_kill()
+    assert time.monotonic() - began < 4.5
+    assert hook._submit_sp.wait(5) != 0
+    _, alive = psutil.wait_procs(tree, timeout=5)
+    assert alive == []

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from rewind.local import airflow
+
+
+def test_awaited_are_the_files_that_airflow_parses(tmp_path: Path) -> None:
+    texts = {
+        "rewinds.py": "from airflow.sdk import dag",
+        "nested/mirrors.py": "from airflow.sdk import DAG",
+        "constants.py": "ANSWER = 42",
+        "helpers/form.py": "from airflow.sdk import dag",
+        "draft_x.py": "from airflow.sdk import dag",
+        ".airflowignore": "helpers/\ndraft_*\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert airflow._dag_files(tmp_path) == {"rewinds.py", "mirrors.py"}
+
+
+def test_a_heartbeat_of_the_predecessor_does_not_count() -> None:
+    health = {"status": "healthy", "beat": "2026-01-01T00:00:10+00:00"}
+    since = 1767225610.0
+
+    assert airflow._beats(health, "beat", since)
+    assert not airflow._beats(health, "beat", since + 1)
+    assert not airflow._beats(health | {"status": "unhealthy"}, "beat", since)
+    assert not airflow._beats({"status": "healthy"}, "beat", since)
