@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from rewind.steps import merge, main
+from rewind.steps import main, merge
 
 if __name__ == "__main__":
     rewind_id = main.rewind_argument()

@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from rewind.steps import spin_up, main
+from rewind.steps import main, spin_up
 
 if __name__ == "__main__":
     rewind_id = main.rewind_argument()

@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from rewind.steps import validate, main
+from rewind.steps import main, validate
 
 if __name__ == "__main__":
     rewind_id = main.rewind_argument()

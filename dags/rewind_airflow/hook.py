@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from sqlalchemy import make_url
 
 from rewind.core.errors import RefusedError
 
@@ -51,6 +52,7 @@ class TrackedHook(SparkSubmitHook):
             cure = "Install apache-airflow-providers-cncf-kubernetes"
             raise RefusedError(conn_id, "Kubernetes is out of reach from here", cure) from None
         self._refuse_untracked(conn_id)
+        self._keep_environment()
 
     @property
     def target(self) -> Target:
@@ -114,6 +116,16 @@ class TrackedHook(SparkSubmitHook):
                 self._validate_track_driver_via_k8s_api_config()
         except (ValueError, RuntimeError) as error:
             raise RefusedError(conn_id, f"cluster mode without tracking ({error})", cure) from error
+
+    def _keep_environment(self) -> None:
+        """Give the submit its environment where the hook would print it into arguments, or refuse it."""
+        given: dict[str, Any] = self._env_vars or {}
+        if self._should_track_driver_status:
+            # Workers of a standalone cluster have an environment of their own.
+            self._env, self._env_vars = given, None
+        elif self._is_yarn or self._is_kubernetes:
+            secret = make_url(given["REWIND_REGISTRY_URL"]).password if "REWIND_REGISTRY_URL" in given else None
+            self._env_vars = {k: v for k, v in given.items() if k != "REWIND_REGISTRY_URL" or secret is None}
 
     def _confirm_kill(self) -> None:
         self._driver_status = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 import time
@@ -102,7 +101,7 @@ def test_a_marker_of_an_earlier_attempt_proves_nothing(installation, opened, con
     ],
 )
 def test_the_state_of_a_driver_in_the_cluster_decides(
-    opened, context, spark_submit, rewind_id, monkeypatch, caplog, exit_code, driver, raised
+    opened, context, spark_submit, rewind_id, monkeypatch, capsys, exit_code, driver, raised
 ):
     opened()
     spark_submit(exit_code, driver=driver, mark=f"{rewind_id} backfill")
@@ -112,10 +111,8 @@ def test_the_state_of_a_driver_in_the_cluster_decides(
         with pytest.raises(AirflowException, match=raised):
             task.execute(context)
     else:
-        with caplog.at_level(logging.WARNING):
-            task.execute(context)
-        warned = [r.getMessage() for r in caplog.records if "came to its end" in r.getMessage()]
-        assert len(warned) == exit_code
+        task.execute(context)
+        assert capsys.readouterr().out.count("exit code 1, but the job came to its end") == exit_code
 
 
 def test_cpu_of_the_process_tree_is_recorded(installation, opened, context, spark_submit, rewind_id):

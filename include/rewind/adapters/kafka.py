@@ -105,5 +105,7 @@ def _connection(settings: Settings) -> dict[str, Any]:
     if "sasl_plain_username" in options:
         # A login module takes them in one line; the sink's options are not logged.
         login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{}" password="{}";'
-        translated["kafka.sasl.jaas.config"] = login.format(options["sasl_plain_username"], options["sasl_plain_password"])
+        translated["kafka.sasl.jaas.config"] = login.format(
+            options["sasl_plain_username"], options["sasl_plain_password"]
+        )
     return {"kafka.bootstrap.servers": settings.bootstrap, **translated}

@@ -210,7 +210,9 @@ class Broker:
 
     def _offsets(self, admin: Any, name: str, partitions: list[int], which: Any) -> Vector:
         level = IsolationLevel[self._isolation.upper()]
-        found = admin.list_partition_offsets({TopicPartition(name, p): which for p in partitions}, isolation_level=level)
+        found = admin.list_partition_offsets(
+            {TopicPartition(name, p): which for p in partitions}, isolation_level=level
+        )
         return {tp.partition: entry.offset for tp, entry in sorted(found.items())}
 
     @contextmanager

@@ -23,6 +23,7 @@ from rewind.core.settings import Settings
 
 # Any fixed instant will do: the zip of equal files must be equal, and zip knows no earlier year.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_NOT_SHIPPED = ("rewind/local/", "rewind/cli/", "rewind/__main__.py")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ def verified(folder: Path, expected: str) -> Bundle:
         raise IntegrityError(f"bundle {folder}: bundle.json cannot be read ({error}); rewind with same_code") from None
     if _hash(json.dumps(listed, sort_keys=True).encode())[:16] != expected:
         raise IntegrityError(f"bundle {folder} is not {expected}; rewind with same_code to make a new generation")
-    found = {f"main/{p.name}": _hash(p.read_bytes()) for p in (folder / "main").glob("*.py")}
+    # All of it: spark-submit puts the main's folder first on the path.
+    mains = (p for p in (folder / "main").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    found = {p.relative_to(folder).as_posix(): _hash(p.read_bytes()) for p in mains}
     try:
         with zipfile.ZipFile(folder / "rewind.zip") as packed:
             found |= {i.filename: _hash(packed.read(i)) for i in packed.infolist() if not i.is_dir()}
@@ -140,9 +143,9 @@ def _sources(settings: Settings, pipeline: str | None) -> dict[str, Path]:
     include = Path(__file__).resolve().parents[2]
     if not include.is_dir():
         raise IntegrityError(f"{include}: a bundle is made from a checkout, not from within a bundle")
-    # A driver needs no local stack and no decision records.
-    packages = [p for p in _package_files(include / "rewind") if "/local/" not in p.as_posix()]
-    sources = {p.relative_to(include).as_posix(): p for p in packages}
+    packages = {p.relative_to(include).as_posix(): p for p in _package_files(include / "rewind")}
+    # What no driver needs must not make a generation differ from the one before.
+    sources = {name: path for name, path in packages.items() if not name.startswith(_NOT_SHIPPED)}
     if pipeline is not None:
         sources["pipelines/__init__.py"] = settings.pipelines / "__init__.py"
         folder = settings.pipelines / pipeline
@@ -166,7 +169,9 @@ def _write(folder: Path, sources: Mapping[str, Path], files: Mapping[str, str], 
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), packed[name].read_bytes(), zipfile.ZIP_DEFLATED)
         for name in sources.keys() - packed.keys():
             shutil.copyfile(sources[name], staging / name)
-        (staging / "bundle.json").write_text(json.dumps({"hash": whole, "files": dict(files)}, indent=1, sort_keys=True))
+        (staging / "bundle.json").write_text(
+            json.dumps({"hash": whole, "files": dict(files)}, indent=1, sort_keys=True)
+        )
 
 
 class _beside:  # noqa: N801 - reads as the step it is in a with statement
@@ -181,10 +186,15 @@ class _beside:  # noqa: N801 - reads as the step it is in a with statement
         return self._staging
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None and not self._target.exists():
-            self._staging.chmod(0o755)
-            self._staging.rename(self._target)
-        else:
+        try:
+            if kind is None:
+                self._staging.chmod(0o755)
+                self._staging.rename(self._target)
+        except OSError:
+            # Another process was first: a folder that is not empty is never replaced.
+            if not self._target.is_dir():
+                raise
+        finally:
             shutil.rmtree(self._staging, ignore_errors=True)
 
 

@@ -150,4 +150,6 @@ def _unmade_topic(settings: Settings, name: str) -> str:
     # Named but never recorded as made: a topic of that name may be anyone's.
     if Broker(settings).topic(name) is None:
         return "absent"
-    raise RefusedError("manifest", f"topic {name} exists, but its id is not recorded", "Delete it by hand if it is yours")
+    raise RefusedError(
+        "manifest", f"topic {name} exists, but its id is not recorded", "Delete it by hand if it is yours"
+    )

@@ -91,7 +91,9 @@ def create(connection: Connection, made: Generation, rewind_id: str | None) -> G
             )
         )
     except UniqueViolation:
-        raise RefusedError("pipeline", f"{made.pipeline} has a {made.state} already", "Abort or finish it first") from None
+        raise RefusedError(
+            "pipeline", f"{made.pipeline} has a {made.state} already", "Abort or finish it first"
+        ) from None
     return made
 
 
@@ -149,7 +151,9 @@ def switch(connection: Connection, pipeline: str, old: str, new: str, epoch: int
         if found is not None and found[0].job_id == new and found[1] == epoch + 1:
             return epoch + 1
         where = f"{found[0].job_id} at epoch {found[1]}" if found else "nowhere"
-        raise WorldMovedError("pipeline", f"the pointer of {pipeline} is at {where}, not {old} at {epoch}", "Make a new plan")
+        raise WorldMovedError(
+            "pipeline", f"the pointer of {pipeline} is at {where}, not {old} at {epoch}", "Make a new plan"
+        )
     move(connection, old, lifecycle.STANDBY)
     move(connection, new, lifecycle.LIVE)
     set_grace(connection, old, now() + grace)

@@ -36,7 +36,7 @@ class Guard:
         self._settings = settings
         self._owner = owner
         self._clock = clock
-        self._lock = _lock_file(settings.home, owner)
+        self._lock = -1
         self._stop = threading.Event()
         self._lost: LeaseLostError | None = None
         self._renewed = clock()
@@ -48,13 +48,14 @@ class Guard:
         Raises:
             LeaseHeldError: Another driver of this owner lives, or may live.
         """
+        self._lock = _locked_file(self._settings.home, self._owner)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LeaseHeldError(f"{self._owner}: another process of this host holds its lock") from None
-        with transaction(self._settings.registry_url) as connection:
-            check_protocol(connection)
-            self.token = leases.take(connection, self._owner, leases.this_driver())
+            with transaction(self._settings.registry_url) as connection:
+                check_protocol(connection)
+                self.token = leases.take(connection, self._owner, leases.this_driver())
+        except BaseException:
+            os.close(self._lock)
+            raise
         self._renewed = self._clock()
         threading.Thread(target=self._renew_for_ever, name="lease", daemon=True).start()
         return self
@@ -109,8 +110,14 @@ class Guard:
                 log.warning("%s: lease not renewed: %s", self._owner, away)
 
 
-def _lock_file(home: Path, owner: str) -> int:
+def _locked_file(home: Path, owner: str) -> int:
     folder = home / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     path = names.inside(folder, f"{owner}.lock", "owner")
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise LeaseHeldError(f"{owner}: another process of this host holds its lock") from None
+    return lock

@@ -101,7 +101,10 @@ def take(connection: Connection, owner: str, holder: Holder) -> int:
     if found is None:
         connection.execute(insert(_table).values(owner=owner, **values))
     else:
-        connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+        # Where the database does not serialise this transaction, another one may have been handed the token.
+        seen = (_table.c.owner == owner) & (_table.c.token == found.token)
+        if connection.execute(update(_table).where(seen).values(**values)).rowcount != 1:
+            raise LeaseHeldError(f"{owner}: another driver took token {token} first")
     return token
 
 

@@ -73,7 +73,9 @@ def commits(connection: Connection, topic: str, topic_id: str) -> list[Commit]:
     return [_commit(row) for row in connection.execute(select(_table).where(where).order_by(_table.c.version))]
 
 
-def record_deletion(connection: Connection, topic: str, topic_id: str, partition: int, gone: OffsetRange, why: str) -> None:
+def record_deletion(
+    connection: Connection, topic: str, topic_id: str, partition: int, gone: OffsetRange, why: str
+) -> None:
     """Record that offsets were deleted from the mirror on purpose: a legal hole from now on."""
     values = {"topic": topic, "topic_id": topic_id, "partition": partition, "reason": why, "at": now()}
     connection.execute(insert(schema.mirror_deletions).values(start=gone.start, end=gone.end, **values))

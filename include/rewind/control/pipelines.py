@@ -116,8 +116,10 @@ def load(folder: Path, name: str) -> Pipeline:
         RefusedError: There is none, or its `pipeline.yaml` breaks the schema; the field is named.
     """
     path = names.inside(folder, name, "pipeline") / "pipeline.yaml"
+    there = sorted(p.parent.name for p in folder.glob("*/pipeline.yaml"))
+    if "." in name:
+        names.checked_new([name], there, "pipeline")
     if not path.is_file():
-        there = sorted(p.parent.name for p in folder.glob("*/pipeline.yaml"))
         raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {there}")
     if not (path.parent / "logic.py").is_file():
         raise RefusedError("pipeline", f"{name} has no logic.py", "Add it beside pipeline.yaml")
@@ -131,7 +133,11 @@ def parse(name: str, body: Any) -> Pipeline:
         RefusedError: The YAML breaks the schema, or a name or duration in it is illegal.
     """
     check(body, SCHEMA, "pipeline.yaml")
-    names.checked_new([name], [], "pipeline")
+    names.checked_base(name, "pipeline")
+    if "." in name:
+        cure = "Use '_' or '-': the folder is a Python package too"
+        raise RefusedError("pipeline", f"{name!r} has a '.'", cure)
+    names.checked(f"{names.mirror_owner(body['source']['topic'])}.lock", "source.topic")
     source, output, stream = body["source"], body["output"], body.get("stream", {})
     trigger = times.parse_duration(stream.get("trigger", "PT1S"), "stream.trigger").total_seconds()
     defaults = Pipeline(name, source["topic"], source["schema"], output["topic"])
@@ -140,7 +146,7 @@ def parse(name: str, body: Any) -> Pipeline:
         name=name,
         source_topic=names.checked(source["topic"], "source.topic"),
         schema=source["schema"],
-        output_topic=names.checked(output["topic"], "output.topic"),
+        output_topic=names.checked_base(output["topic"], "output.topic"),
         required=tuple(source.get("required", ())),
         transactional=source.get("transactional", False),
         isolation=source.get("isolation", defaults.isolation),
@@ -181,5 +187,6 @@ def check(body: Any, schema: Mapping[str, Any], field: str) -> None:
 def _read(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+    # Bytes that are no text, a date that does not exist, and too deep a nesting come as themselves.
+    except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
         raise RefusedError(str(path.parent.name), f"pipeline.yaml is no YAML ({error})", "Mend it") from None

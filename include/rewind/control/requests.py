@@ -13,7 +13,8 @@ from rewind.core.plan import Request
 
 DURATION = r"^P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?$"
 POSITION = (
-    r"^\s*(earliest|live|shift-by:-?\d+|P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?|\d{4}-\d{2}-\d{2}.*|\{[\s\S]*\})\s*$"
+    r"^\s*(earliest|live|shift-by:-?\d+|P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?"
+    r"|\d{4}-\d{2}-\d{2}.*|\{[\s\S]*\})\s*$"
 )
 
 PARAMETERS: dict[str, dict[str, Any]] = {

@@ -187,7 +187,9 @@ def begin_step(connection: Connection, rewind_id: str, step: str) -> int:
 def end_step(connection: Connection, rewind_id: str, step: str, attempt: int, state: str, evidence: Any) -> None:
     """Record how an attempt ended (`done` or `failed`) and what it saw."""
     connection.execute(
-        update(schema.steps).where(_attempt(rewind_id, step, attempt)).values(state=state, ended_at=now(), evidence=evidence)
+        update(schema.steps)
+        .where(_attempt(rewind_id, step, attempt))
+        .values(state=state, ended_at=now(), evidence=evidence)
     )
 
 

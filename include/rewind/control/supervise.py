@@ -90,7 +90,12 @@ def look(settings: Settings, owner: str) -> Sighting:
         number = streams.count_start(connection, owner)
         # Until the driver's own process is known, this one stands for it: a second supervisor must wait.
         streams.set_launched(connection, owner, asdict(_this_process()))
-    process = launch(settings, owner, stream.kind, number)
+    try:
+        process = launch(settings, owner, stream.kind, number)
+    except Exception as error:
+        with transaction(settings.registry_url) as connection:
+            streams.count_failure(connection, owner, f"{type(error).__name__}: {error}")
+        raise
     return Sighting(STARTING, f"{owner}: started driver {number}, pid {process.pid}")
 
 
@@ -144,12 +149,16 @@ def stop_all(settings: Settings, timeout: float = 40) -> None:
     """End all drivers of this host without touching any wish, so that they come back with the stack."""
     with transaction(settings.registry_url) as connection:
         owners = streams.all_of(connection)
-        held = [lease.holder for s in owners if (lease := leases.read(connection, s.owner)) and lease.holder]
-    drivers = [holder.processes[0] for holder in held if leases.alive(holder) and holder.processes]
-    launched = [Process(**s.launched) for s in owners if s.launched]
-    # The Python driver ends after its batch, and its JVM and spark-submit with it.
-    _signal(drivers, signal.SIGTERM)
-    everything = {*drivers, *launched, *(p for holder in held for p in holder.processes)}
+        held = {s.owner: lease.holder for s in owners if (lease := leases.read(connection, s.owner)) and lease.holder}
+    living = {owner: holder for owner, holder in held.items() if holder.processes and leases.alive(holder)}
+    # A supervisor that stands in for a driver it is about to start is not ours to end.
+    launched = {s.owner: p for s in owners if s.launched and (p := Process(**s.launched)) != _this_process()}
+    # The Python driver ends after its batch, and its JVM and spark-submit with it; one that has not yet taken
+    # its lease has no batch to finish.
+    drivers = [holder.processes[0] for holder in living.values()]
+    starting = [process for owner, process in launched.items() if owner not in living]
+    _signal([*drivers, *starting], signal.SIGTERM)
+    everything = {*drivers, *launched.values(), *(p for holder in held.values() for p in holder.processes)}
     if not _wait_gone(everything, timeout):
         _signal(everything, signal.SIGKILL)
         _wait_gone(everything, 10)
@@ -202,9 +211,13 @@ def _blocked(stream: Stream) -> Sighting | None:
         return Sighting(DRAINED, f"{stream.owner}: drained")
     if stream.quarantined_at is not None:
         cure = "mend the cause, then wish it to run again (`python -m rewind run`)"
-        return Sighting(QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.last_failure}")
+        return Sighting(
+            QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.last_failure}"
+        )
     if stream.next_start_at is not None and stream.next_start_at > now():
-        return Sighting(WAITING, f"{stream.owner}: next start at {stream.next_start_at}Z after {stream.failures} failures")
+        return Sighting(
+            WAITING, f"{stream.owner}: next start at {stream.next_start_at}Z after {stream.failures} failures"
+        )
     return None
 
 

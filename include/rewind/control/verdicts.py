@@ -98,7 +98,9 @@ def answer(connection: Connection, rewind_id: str, given: str, person: str, reas
         _check_approvable(verdict, person, reason)
     before = approval(connection, rewind_id)
     if before is not None and before.answer != given:
-        raise RefusedError("answer", f"{rewind_id} has the answer {before.answer} by {before.person}", "Run validate again")
+        raise RefusedError(
+            "answer", f"{rewind_id} has the answer {before.answer} by {before.person}", "Run validate again"
+        )
     if before is None:
         values = {"answer": given, "person": person, "reason": reason, "at": now()}
         connection.execute(insert(schema.approvals).values(rewind_id=rewind_id, attempt=verdict.attempt, **values))
@@ -137,6 +139,10 @@ def approved(connection: Connection, rewind_id: str) -> Verdict:
 
 def _check_approvable(verdict: Verdict, person: str, reason: str) -> None:
     if verdict.verdict == lifecycle.ERROR:
-        raise RefusedError("answer", f"the verdict is an error ({verdict.reason})", "Mend the cause and run validate again")
+        raise RefusedError(
+            "answer", f"the verdict is an error ({verdict.reason})", "Mend the cause and run validate again"
+        )
     if verdict.verdict == lifecycle.FAIL and (not person or not reason.strip()):
-        raise RefusedError("reason", "a failed verdict needs a person and a reason", "Say why it may go live all the same")
+        raise RefusedError(
+            "reason", "a failed verdict needs a person and a reason", "Say why it may go live all the same"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 JOB = "rewind-job"
-TOKEN = "rewind-token"
+TOKEN = "rewind-token"  # noqa: S105 - the name of a header
 SOURCE = "rewind-source"
 REPAIR = "rewind-repair"
 REASON = "rewind-reason"

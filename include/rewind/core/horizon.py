@@ -27,7 +27,5 @@ def horizon(
         From the highest of the starts to the lower of the positions.
     """
     ceiling: Vector = lower(candidate_position, live_position)
-    floors = {
-        p: max(candidate_start.get(p, 0), live_start.get(p, 0), live_whole.get(p, 0)) for p in ceiling
-    }
+    floors = {p: max(candidate_start.get(p, 0), live_start.get(p, 0), live_whole.get(p, 0)) for p in ceiling}
     return {p: OffsetRange(floors[p], max(ceiling[p], floors[p])) for p in sorted(ceiling)}

@@ -13,6 +13,8 @@ from pathlib import Path
 from rewind.core.errors import RefusedError
 
 LONGEST = 249
+LONGEST_SUFFIX = "-g99999-dead"
+"""What is added at most to a declared name; a pipeline must not outgrow its names while it is rewound."""
 _LEGAL = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]*")
 _JOB_ID = re.compile(r"(?P<pipeline>.+)-(?P<kind>[gr])(?P<number>[1-9][0-9]*)")
 
@@ -79,6 +81,16 @@ def checked(name: str, field: str) -> str:
     if len(name) > LONGEST:
         raise RefusedError(field, f"{name[:40]}… has {len(name)} characters, {LONGEST} at most", "Shorten it")
     return name
+
+
+def checked_base(base: str, field: str) -> str:
+    """Return a declared name when all names that will ever be derived from it are legal.
+
+    Raises:
+        RefusedError: The longest derived name is illegal or too long.
+    """
+    checked(f"{base}{LONGEST_SUFFIX}", field)
+    return base
 
 
 def checked_new(names: Iterable[str], taken: Iterable[str], field: str) -> list[str]:

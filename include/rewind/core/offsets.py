@@ -8,12 +8,15 @@ partition of one topic to its next offset. Their text form is Spark's: `{"topic"
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rewind.core.errors import RefusedError
 
 Vector = dict[int, int]
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, order=True)
@@ -124,7 +127,7 @@ def from_spark_json(text: str, topic: str, field: str) -> Vector:
     example = to_spark_json(topic, {0: 23, 1: 0})
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RefusedError(field, f"{text!r} is not JSON", f"Write offsets as {example}") from None
     if not isinstance(body, dict) or list(body) != [topic] or not isinstance(body[topic], dict):
         raise RefusedError(field, f"must name the topic {topic!r} and no other", f"Write offsets as {example}")
@@ -132,8 +135,7 @@ def from_spark_json(text: str, topic: str, field: str) -> Vector:
 
 
 def _whole(value: object, field: str, example: str) -> int:
-    text = str(value)
-    number = int(text) if text.isascii() and text.lstrip("-").isdigit() and not isinstance(value, bool) else None
+    number = int(str(value)) if _WHOLE.fullmatch(str(value)) else None
     if number is None or number < -2:
         raise RefusedError(field, f"{value!r} is no partition or offset", f"Write whole numbers, as in {example}")
     return number

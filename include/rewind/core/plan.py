@@ -165,7 +165,9 @@ def explain(plan: Plan) -> list[str]:
         f"  output   {plan.output_topic}, dead letters to {plan.dead_letter_topic}",
     ]
     lines += [f"  differs  {d.what}: {d.live or 'absent'} -> {d.candidate or 'absent'}" for d in plan.differences]
-    lines += [f"  gap      partition {p} [{r.start}, {r.end}) accepted" for p, rs in plan.accepted_gaps.items() for r in rs]
+    lines += [
+        f"  gap      partition {p} [{r.start}, {r.end}) accepted" for p, rs in plan.accepted_gaps.items() for r in rs
+    ]
     lines += [f"  warning  {warning}" for warning in plan.warnings]
     lines.append(f"Apply it with apply_plan={plan.id} and dry_run off.")
     return lines

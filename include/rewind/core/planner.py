@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import index
 
 from rewind.core import asked, names
 from rewind.core.errors import RefusedError, WorldMovedError
@@ -143,9 +144,13 @@ def _refuse_second(request: Request, world: World) -> None:
 def _topic(pipeline: Pipeline, live: Generation, world: World) -> Topic:
     topic = world.broker.topic(pipeline.source_topic)
     if topic is None:
-        raise RefusedError("source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name")
+        raise RefusedError(
+            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
+        )
     if topic.id != live.topic_id:
-        raise RefusedError("source.topic", recreated(topic, live.topic_id, world.lifecycle.position(live.job_id)), RECREATED_CURE)
+        raise RefusedError(
+            "source.topic", recreated(topic, live.topic_id, world.lifecycle.position(live.job_id)), RECREATED_CURE
+        )
     return topic
 
 
@@ -199,9 +204,7 @@ def _resolve(
             return _exactly(vector, field, topic, mirror)
 
 
-def _at(
-    instant: datetime, field: str, topic: Topic, mirror: MirrorState, world: World, now: datetime
-) -> Vector:
+def _at(instant: datetime, field: str, topic: Topic, mirror: MirrorState, world: World, now: datetime) -> Vector:
     if instant > now:
         raise RefusedError(field, f"{instant.isoformat()} lies in the future", "Ask for an instant that has passed")
     found = world.mirror.offsets_at(topic.name, instant)
@@ -231,7 +234,9 @@ def _check_range(kind: str, start: Vector, end: Vector, topic: Topic, mirror: Mi
     field = "to" if kind == REPAIR else "from"
     inverted = [f"partition {p}: from {start[p]} to {end[p]}" for p in sorted(end) if start[p] > end[p]]
     if inverted:
-        raise RefusedError(field, f"the range is inverted or beyond the end ({'; '.join(inverted)})", "Choose an earlier start")
+        raise RefusedError(
+            field, f"the range is inverted or beyond the end ({'; '.join(inverted)})", "Choose an earlier start"
+        )
     beyond = [f"partition {p}: {end[p]} after {topic.latest[p]}" for p in sorted(end) if end[p] > topic.latest[p]]
     if beyond:
         raise RefusedError(field, f"the range ends after Kafka's end ({'; '.join(beyond)})", "Choose an earlier end")
@@ -242,7 +247,9 @@ def _check_range(kind: str, start: Vector, end: Vector, topic: Topic, mirror: Mi
     state = _need_mirror(mirror, "from", topic)
     before = [f"partition {p}: {start[p]} before {o}" for p, o in state.start().items() if start.get(p, o) < o]
     if before:
-        raise RefusedError("from", f"the mirror begins later ({'; '.join(before)})", "Choose a later start, or 'earliest'")
+        raise RefusedError(
+            "from", f"the mirror begins later ({'; '.join(before)})", "Choose a later start, or 'earliest'"
+        )
 
 
 def _gaps(
@@ -285,15 +292,17 @@ def _accepted(text: str, topic: str) -> dict[int, list[OffsetRange]]:
     example = f'Write [start, end) ranges, as {{"{topic}":{{"0":[[3,4],[6,8]]}}}}'
     try:
         parts = json.loads(text)[topic]
-        return {int(p): [OffsetRange(int(a), int(b)) for a, b in ranges] for p, ranges in parts.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return {int(p): [OffsetRange(index(a), index(b)) for a, b in ranges] for p, ranges in parts.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise RefusedError("accept_gaps", f"{text!r} names no gaps of {topic!r}", example) from None
 
 
 def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Difference]:
     old, new = live.frozen["config"], pipeline.frozen()
     settings = [
-        Difference(key, str(old.get(key, "")), str(value)) for key, value in new.items() if plain(old.get(key)) != plain(value)
+        Difference(key, str(old.get(key, "")), str(value))
+        for key, value in new.items()
+        if plain(old.get(key)) != plain(value)
     ]
     paths: Sequence[str] = sorted(code.files.keys() | code.live_files.keys())
     files = [
@@ -328,7 +337,9 @@ def _outputs(pipeline: Pipeline, job: str, world: World) -> tuple[str, str]:
     names.checked_new([job, output, dead], taken, "pipeline")
     there = [name for name in (output, dead) if name in taken]
     if there:
-        raise RefusedError("output.topic", f"{', '.join(there)} exists already", "Delete what is left there, or rename the output")
+        raise RefusedError(
+            "output.topic", f"{', '.join(there)} exists already", "Delete what is left there, or rename the output"
+        )
     return output, dead
 
 
@@ -337,7 +348,10 @@ def _volume(mirror: MirrorState | None, start: Vector, end: Vector) -> tuple[int
     if mirror is None or not mirror.records:
         return span, 0
     holes = sum(
-        len(hole.overlap(OffsetRange(start[p], end[p]))) for p in end for hole in mirror.holes.get(p, ()) if start[p] <= end[p]
+        len(hole.overlap(OffsetRange(start[p], end[p])))
+        for p in end
+        for hole in mirror.holes.get(p, ())
+        if start[p] <= end[p]
     )
     records = span - holes
     return records, records * mirror.bytes // mirror.records

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from rewind.core.errors import RefusedError
 
+LONGEST = timedelta(days=36_525)
+"""A century: any instant of our time can be moved by it."""
+
 _DURATION = re.compile(r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?")
 
 
@@ -23,20 +26,29 @@ def parse_instant(text: str, field: str) -> datetime:
         raise RefusedError(field, f"{text!r} is no instant ({error})", example) from None
     if value.tzinfo is None:
         raise RefusedError(field, f"{text!r} has no time zone", example)
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise RefusedError(field, f"{text!r} is no instant of the calendar in UTC", example) from None
 
 
 def parse_duration(text: str, field: str) -> timedelta:
     """Return the length of an ISO 8601 duration of days, hours, minutes and seconds.
 
     Raises:
-        RefusedError: Another form, or no length at all.
+        RefusedError: Another form, no length at all, or more than `LONGEST`.
     """
     match = _DURATION.fullmatch(text)
     parts = {name: int(value) for name, value in match.groupdict().items() if value} if match else {}
     if not parts:
         raise RefusedError(field, f"{text!r} is no duration", "Write P9D, PT1H, PT90S or P1DT12H")
-    return timedelta(**parts)
+    try:
+        length = timedelta(**parts)
+    except OverflowError:
+        length = timedelta.max
+    if length > LONGEST:
+        raise RefusedError(field, f"{text!r} is longer than a century", "Write a shorter duration")
+    return length
 
 
 def format_instant(value: datetime) -> str:

@@ -8,9 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from rewind.adapters import mirror as table
 from rewind.adapters.mirror_reader import read_state
 from rewind.adapters.session import session
 from rewind.control import chunk_log, generations, rewinds
@@ -68,10 +65,10 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
     spark = session(plan.job_id, work.pipeline.session_time_zone)
     with Guard(settings, plan.job_id) as guard:
         runner = Chunks(spark, settings, work.generation, work.pipeline, guard)
-        return _waves(spark, settings, work, runner)
+        return _waves(settings, work, runner)
 
 
-def _waves(spark: SparkSession, settings: Settings, work: Work, runner: Chunks) -> dict[str, Any]:
+def _waves(settings: Settings, work: Work, runner: Chunks) -> dict[str, Any]:
     done, wave = dict(work.plan.start), 0
     while True:
         topic = _topic(settings, work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,9 +45,7 @@ class Chunks:
             raise RefusedError("output.topic", f"{generation.output_topic} is gone", "Abort, then rewind again")
         self._limits = output.config
 
-    def run(
-        self, ranges: Ranges, version: int, accepted: Mapping[int, Sequence[OffsetRange]]
-    ) -> tuple[int, int]:
+    def run(self, ranges: Ranges, version: int, accepted: Mapping[int, Sequence[OffsetRange]]) -> tuple[int, int]:
         """Process the records of some offsets and return how many there were, and how many repeats.
 
         Raises:

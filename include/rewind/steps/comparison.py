@@ -42,6 +42,9 @@ def compared(
 ) -> Found:
     """Compare what two generations wrote for the source offsets of a horizon."""
     whole = [adapter.read(spark, settings, generation) for generation in (live, candidate)]
+    if candidate.state == lifecycle.STAGING:
+        # What lies outside a repair's range is no business of it, not open.
+        whole = [rows.where(compare.comparable(horizon)) for rows in whole]
     unique = [outputs.deduplicated(compare.from_floor(rows, horizon)) for rows in whole]
     sides = _sides(live, candidate)
     rows = compare.classified(unique[0], unique[1], sides, horizon)
@@ -90,7 +93,13 @@ def _sample(rows: DataFrame) -> tuple[Mapping[str, Any], ...]:
 
 def _shown(row: Row) -> dict[str, Any]:
     place = {"partition": row["p"], "offset": row["o"], "row": row["n"]}
-    return {**place, "class": row["class"], "fields": row["fields"], "live": _side(row["l"]), "candidate": _side(row["c"])}
+    return {
+        **place,
+        "class": row["class"],
+        "fields": row["fields"],
+        "live": _side(row["l"]),
+        "candidate": _side(row["c"]),
+    }
 
 
 def _side(side: Row | None) -> dict[str, Any] | None:

@@ -93,7 +93,9 @@ def _ready(settings: Settings, switch: Switch) -> Verdict:
     if now() - verdict.at > OLDEST_VERDICT:
         raise RefusedError("verdict", f"is of {verdict.at}Z, older than {OLDEST_VERDICT}", "Run validate again")
     if lease is None or lease.holder is None or not leases.alive(lease.holder):
-        raise RefusedError("job_id", f"{switch.plan.job_id} has no living driver", "Look at its logs, let it start again")
+        raise RefusedError(
+            "job_id", f"{switch.plan.job_id} has no living driver", "Look at its logs, let it start again"
+        )
     with side_effect("cut_over.intend"), transaction(settings.registry_url) as connection:
         rewinds.fix(connection, switch.rewind_id, "cut_over.intent", {"verdict_attempt": verdict.attempt})
     return verdict

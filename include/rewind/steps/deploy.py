@@ -89,7 +89,9 @@ def _whole(found: Vector, topic: Topic, what: str) -> Vector:
     if not found:
         raise RefusedError("from", f"{what} has no committed position on {topic.name!r}", f"Write {FORMS}")
     unknown = sorted(found.keys() - topic.latest.keys())
-    gone = sorted(p for p in found.keys() & topic.earliest.keys() if not topic.earliest[p] <= found[p] <= topic.latest[p])
+    gone = sorted(
+        p for p in found.keys() & topic.earliest.keys() if not topic.earliest[p] <= found[p] <= topic.latest[p]
+    )
     if unknown or gone:
         problem = f"{what} has positions outside the topic in partitions {sorted({*unknown, *gone})}"
         raise RefusedError("from", problem, "Was the topic recreated? Start from earliest")
@@ -100,7 +102,9 @@ def _whole(found: Vector, topic: Topic, what: str) -> Vector:
 def _source(settings: Settings, pipeline: Pipeline) -> Topic:
     topic = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
     if topic is None:
-        raise RefusedError("source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name")
+        raise RefusedError(
+            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
+        )
     return topic
 
 

@@ -33,8 +33,7 @@ def run(body: Callable[[Settings], None], tag: str) -> int:
     except RewindError as error:
         logging.getLogger(__name__).error("%s: %s", type(error).__name__, error)
         return error.exit_code
-    except Exception:
-        # Unexpected: the whole story, and a failure.
+    except Exception:  # noqa: BLE001 - the outermost frame: told whole, and a failure
         logging.getLogger(__name__).error("%s", traceback.format_exc())
         return 1
     return 0

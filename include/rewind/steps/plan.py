@@ -64,7 +64,11 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
     wanted = pipelines.overridden(declared, (stored.request if stored else request).overrides)
     spark = session(f"plan {wanted.name}", wanted.session_time_zone)
     code = _code(spark, settings, wanted)
-    world = World(Broker(settings, wanted.isolation), Mirror(spark, settings, wanted.transactional), Lifecycle(settings.registry_url))
+    world = World(
+        Broker(settings, wanted.isolation),
+        Mirror(spark, settings, wanted.transactional),
+        Lifecycle(settings.registry_url),
+    )
     if stored is None:
         return planner.make_plan(request, wanted, code, world, datetime.now(UTC))
     planner.still_holds(stored, wanted, code, world)

@@ -52,11 +52,13 @@ def run(settings: Settings, job_id: str) -> None:
         driver = Driver(settings, source, guard, spark)
         output = Broker(settings).topic(generation.output_topic)
         if output is None:
-            raise RefusedError("output.topic", f"{generation.output_topic} is gone", "Restore it, or rewind with same_code")
+            raise RefusedError(
+                "output.topic", f"{generation.output_topic} is gone", "Restore it, or rewind with same_code"
+            )
         stamp = stamp_of(generation, guard.token)
         contract = encoding.examine(logic, pipeline, empty_records(spark))
 
-        def write(records: DataFrame, batch: int) -> None:
+        def write(records: DataFrame, _batch: int) -> None:
             driver.gate()
             rows = encoding.encode(kafka.as_records(records), logic, pipeline, contract, stamp)
             kafka.write(rows, settings, output.config)
@@ -99,7 +101,9 @@ def checked_topic(settings: Settings, pipeline: Pipeline, generation: Generation
     """
     topic = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
     if topic is None:
-        raise RefusedError("source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name")
+        raise RefusedError(
+            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
+        )
     if topic.id != generation.topic_id:
         with transaction(settings.registry_url) as connection:
             position = progress.position(connection, generation.job_id, generation.handoff)
@@ -146,5 +150,7 @@ def stamp_of(generation: Generation, token: int) -> Stamp:
 def empty_records(spark: SparkSession) -> DataFrame:
     """Return an empty frame of source records."""
     headers = "array<struct<key:string,value:binary>>"
-    columns = f"key binary, value binary, headers {headers}, topic string, partition int, offset bigint, timestamp timestamp"
+    columns = (
+        f"key binary, value binary, headers {headers}, topic string, partition int, offset bigint, timestamp timestamp"
+    )
     return spark.createDataFrame([], columns)

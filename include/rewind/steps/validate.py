@@ -56,9 +56,7 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
     return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields)}
 
 
-def horizon_of(
-    spark: SparkSession, settings: Settings, plan: Plan, live: Generation, candidate: Generation
-) -> Ranges:
+def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Generation, candidate: Generation) -> Ranges:
     """Return on what live and candidate can be compared now."""
     with transaction(settings.registry_url) as connection:
         live_position = progress.position(connection, live.job_id, live.handoff)

@@ -8,7 +8,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
@@ -19,6 +19,7 @@ MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 DEAD_LIVE, DEAD_CANDIDATE = "dead_letter_only_live", "dead_letter_only_candidate"
 OPEN = "open"
 """Class of a row at or beyond the ceiling: not yet comparable."""
+_CORRUPT = "_corrupt"
 DIFFERENCES = (MISSING, EXTRA, CHANGED, DEAD_LIVE, DEAD_CANDIDATE)
 """Classes that fail a verdict."""
 
@@ -37,6 +38,12 @@ def from_floor(rows: DataFrame, horizon: Mapping[int, OffsetRange]) -> DataFrame
     parts = [(F.col("p") == p) & (F.col("o") >= r.start) for p, r in sorted(horizon.items())]
     known = F.col("p").isin(*horizon) if horizon else F.lit(False)
     return rows.where(reduce(Column.__or__, parts, F.lit(False)) | ~known)
+
+
+def comparable(horizon: Mapping[int, OffsetRange]) -> Column:
+    """Return whether a source offset lies below the horizon's ceiling."""
+    below = [(F.col("p") == p) & (F.col("o") < r.end) for p, r in sorted(horizon.items())]
+    return reduce(Column.__or__, below, F.lit(False))
 
 
 def classified(live: DataFrame, candidate: DataFrame, sides: Sides, horizon: Mapping[int, OffsetRange]) -> DataFrame:
@@ -61,9 +68,7 @@ def classified(live: DataFrame, candidate: DataFrame, sides: Sides, horizon: Map
     joined = left.join(right, on=list(COORDINATE), how="full_outer")
     read = joined.withColumns({"live": _values("l", sides.live), "candidate": _values("c", sides.candidate)})
     with_fields = read.withColumn("fields", _fields(sides))
-    within = [(F.col("p") == p) & (F.col("o") < r.end) for p, r in sorted(horizon.items())]
-    comparable = reduce(Column.__or__, within, F.lit(False))
-    with_class = with_fields.withColumn("class", F.when(comparable, _class(sides)).otherwise(OPEN))
+    with_class = with_fields.withColumn("class", F.when(comparable(horizon), _class(sides)).otherwise(OPEN))
     return with_class.select(*COORDINATE, "class", "fields", "l", "c")
 
 
@@ -75,7 +80,9 @@ def counts(rows: DataFrame, sides: Sides) -> DataFrame:
         differ, both sides); `dead` (dead letters of the candidate); and a map `fields` from the name of each
         differing field to its rows.
     """
-    named = [F.struct(F.lit(n).alias("key"), _sum(F.array_contains("fields", n)).alias("value")) for n in field_names(sides)]
+    named = [
+        F.struct(F.lit(n).alias("key"), _sum(F.array_contains("fields", n)).alias("value")) for n in field_names(sides)
+    ]
     fields = F.map_filter(F.map_from_entries(F.array(*named)), lambda _, count: count > 0)
     return rows.groupBy("class").agg(
         F.count(F.lit(1)).alias("rows"),
@@ -97,8 +104,9 @@ def _sum(of: Column | str) -> Column:
 
 
 def _values(side: str, schema: StructType) -> Column:
-    # A value that is no such object (a dead letter, a tombstone) is read as null and compared by its bytes.
-    return F.from_json(F.col(f"{side}.value").cast("string"), schema, {"mode": "PERMISSIVE"})
+    with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(F.col(f"{side}.value").cast("string"), with_corrupt, options)
 
 
 def _fields(sides: Sides) -> Column:
@@ -108,10 +116,12 @@ def _fields(sides: Sides) -> Column:
     differing = [F.when(~_same("l.key", "c.key"), F.lit("key"))]
     differing += [F.when(~_same_column(name, sides), F.lit(name)) for name in names]
     found = F.filter(F.array(*differing), lambda name: name.isNotNull())
-    tombstones = F.col("l.value").isNull() | F.col("c.value").isNull()
+    # A tombstone, or a text that is no such object, has no columns to tell apart: it differs as a whole.
+    unread = [F.col(f"{side}.value").isNull() for side in ("l", "c")]
+    unread += [F.col(f"{side}.{_CORRUPT}").isNotNull() for side in ("live", "candidate")]
     only_key = F.when(~_same("l.key", "c.key"), F.array(F.lit("key"))).otherwise(F.array().cast("array<string>"))
     whole = F.array(F.lit("value"))
-    by_value = F.when(_same("l.value", "c.value"), only_key).when(tombstones, whole).otherwise(found)
+    by_value = F.when(_same("l.value", "c.value"), only_key).when(reduce(Column.__or__, unread), whole).otherwise(found)
     return F.when(both, by_value).otherwise(F.array().cast("array<string>"))
 
 

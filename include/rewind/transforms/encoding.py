@@ -142,7 +142,9 @@ def _rows(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stam
     dead, tombstone = F.col(REASON).isNotNull(), F.col(f"{SRC}.value").isNull()
     # The schema's own column list: a JSON text of fewer or other columns would not be the declared output.
     text = F.to_json(F.struct(*names)).cast("binary") if len(names) == len(contract.schema.names) else F.lit(None)
-    value = F.when(tombstone, F.lit(None).cast("binary")).when(dead, F.col(f"{SRC}.value")).otherwise(text.cast("binary"))
+    value = (
+        F.when(tombstone, F.lit(None).cast("binary")).when(dead, F.col(f"{SRC}.value")).otherwise(text.cast("binary"))
+    )
     key = _key(pipeline, names)
     return numbered.select(
         F.when(dead, stamp.dead_letter_topic).otherwise(stamp.output_topic).alias("topic"),
@@ -187,7 +189,7 @@ def _header(name: str, value: Column) -> Column:
 
 def _plans(frame: DataFrame) -> list[str]:
     """Return the node names of a frame's analysed plan, children last."""
-    found, todo = [], [frame._jdf.queryExecution().analyzed()]
+    found, todo = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - the only way to a plan
     while todo:
         node = todo.pop()
         found.append(str(node.nodeName()))

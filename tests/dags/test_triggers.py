@@ -1,0 +1,198 @@
+"""Which runs of other DAGs are started: by the registry, and one supervisor a stream."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
+from rewind_airflow import supervision
+from rewind_airflow.announce import Announce, live_asset
+from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort
+from sqlalchemy import insert, select
+
+from rewind.control import generations, rewinds, schema, streams, verdicts
+from rewind.control.database import transaction
+
+
+class FakeRuns:
+    """Answers as Airflow does how many runs there are; `there` maps (DAG, run) to a state."""
+
+    def __init__(self, there=()):
+        self.there = dict(there)
+
+    def get_dr_count(self, dag_id, run_ids=None, states=None):
+        found = {run: state for (dag, run), state in self.there.items() if dag == dag_id}
+        return sum(1 for run, state in found.items() if run in (run_ids or found) and state in (states or [state]))
+
+
+@pytest.fixture
+def started(context):
+    """Execute an operator and return what it triggers: DAG, run id and conf."""
+
+    def execute(operator, there=()):
+        context["ti"].get_dr_count = FakeRuns(there).get_dr_count
+        with pytest.raises(DagRunTriggerException) as triggered:
+            operator.execute(context)
+        assert triggered.value.logical_date is None
+        return triggered.value.trigger_dag_id, triggered.value.dag_run_id, triggered.value.conf
+
+    return execute
+
+
+def test_a_candidate_is_wished_for_recorded_and_supervised(installation, opened, started, rewind_id):
+    opened()
+    run = started(StartCandidate(task_id="start_candidate", pipeline="visits"))
+    assert run == ("stream_visits", "visits-g2.1", {"owner": "visits-g2"})
+    with transaction(installation.registry_url) as connection:
+        assert streams.needed(connection, "visits-g2").wish == "run"
+        assert [(s.step, s.state) for s in rewinds.steps_of(connection, rewind_id)] == [("start_candidate", "done")]
+
+
+def test_a_candidate_that_is_supervised_gets_no_second_supervisor(opened, context):
+    opened()
+    context["ti"].get_dr_count = FakeRuns({("stream_visits", "visits-g2.1"): "running"}).get_dr_count
+    assert StartCandidate(task_id="start_candidate", pipeline="visits").execute(context) is None
+
+
+def test_a_run_id_that_is_taken_is_not_used_again(opened, started):
+    opened()
+    run = started(StartCandidate(task_id="s", pipeline="visits"), {("stream_visits", "visits-g2.1"): "failed"})
+    assert run[1] == "visits-g2.2"
+
+
+def test_a_repair_starts_no_candidate(opened, context):
+    opened("repair")
+    with pytest.raises(AirflowSkipException):
+        StartCandidate(task_id="start_candidate", pipeline="visits").execute(context)
+
+
+def test_a_deploy_starts_the_live_job(opened, started):
+    opened()
+    assert started(StartStream(task_id="start_stream", pipeline="visits"))[1] == "visits-g1.1"
+
+
+def test_a_pipeline_without_live_job_starts_nothing(installation, context):
+    with pytest.raises(AirflowFailException, match="visits has no live job: deploy it first"):
+        StartStream(task_id="start_stream", pipeline="visits").execute(context)
+
+
+def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation):
+    kinds = {"mirror-clicks": streams.MIRROR, "mirror-other": streams.MIRROR}
+    with transaction(installation.registry_url) as connection:
+        for owner in ("mirror-clicks", "mirror-other", "visits-g1", "visits-g2", "visits-g3", "visits-g4"):
+            streams.wish(connection, owner, kinds.get(owner, streams.GENERATION), streams.RUN)
+        streams.wish(connection, "visits-g3", streams.GENERATION, streams.DRAIN)
+        for _ in range(streams.MOST_FAILURES):
+            streams.count_failure(connection, "visits-g4", "boom")
+        for _ in range(3):
+            streams.count_start(connection, "visits-g1")
+    there = {
+        ("mirror_other", "by hand"): "running",
+        ("mirror_clicks", "mirror-clicks.1"): "success",
+        ("stream_visits", "visits-g1.1"): "failed",
+        ("stream_visits", "visits-g2.1"): "queued",
+    }
+    assert supervision.unsupervised(FakeRuns(there)) == [
+        {"trigger_dag_id": "mirror_clicks", "trigger_run_id": "mirror-clicks.2", "conf": {"owner": "mirror-clicks"}},
+        {"trigger_dag_id": "stream_visits", "trigger_run_id": "visits-g1.4", "conf": {"owner": "visits-g1"}},
+    ]
+
+
+def test_wishing_for_a_mirror_again_forgives_it_nothing(installation):
+    supervision.wish_mirror("clicks")
+    with transaction(installation.registry_url) as connection:
+        streams.count_failure(connection, "mirror-clicks", "boom")
+    supervision.wish_mirror("clicks")
+    with transaction(installation.registry_url) as connection:
+        assert streams.needed(connection, "mirror-clicks").failures == 1
+        streams.wish(connection, "mirror-clicks", streams.MIRROR, streams.DRAIN)
+    supervision.wish_mirror("clicks")
+    with transaction(installation.registry_url) as connection:
+        assert streams.needed(connection, "mirror-clicks").wish == "run"
+
+
+def test_a_failed_rewind_is_aborted(opened, started, rewind_id):
+    opened()
+    dag, _, conf = started(TriggerAbort(task_id="abort", pipeline="visits"))
+    assert (dag, conf) == ("abort_visits", {"rewind_id": rewind_id, "reason": "a step of run r1 failed"})
+
+
+def test_the_reason_of_a_rejection_is_handed_on(installation, opened, judged, started, rewind_id):
+    opened()
+    judged("pass")
+    with transaction(installation.registry_url) as connection:
+        verdicts.answer(connection, rewind_id, "reject", "ada", "too many")
+    conf = started(TriggerAbort(task_id="abort", pipeline="visits"))[2]
+    assert conf["reason"] == "rejected by ada: too many"
+
+
+def test_a_run_that_opened_no_rewind_aborts_nothing(installation, context):
+    with pytest.raises(AirflowSkipException, match="was never opened"):
+        TriggerAbort(task_id="abort", pipeline="visits").execute(context)
+
+
+@pytest.mark.parametrize("moved", ["pointer", "fact"])
+def test_a_switched_rewind_is_never_aborted(installation, opened, context, rewind_id, moved):
+    plan = opened()
+    with transaction(installation.registry_url) as connection:
+        if moved == "pointer":
+            generations.switch(connection, "visits", "visits-g1", plan.job_id, 1, timedelta(hours=1))
+        else:
+            rewinds.fix(connection, rewind_id, "cut_over", {"epoch": 2})
+    with pytest.raises(AirflowSkipException, match="the pointer has moved to visits-g2"):
+        TriggerAbort(task_id="abort", pipeline="visits").execute(context)
+
+
+@pytest.fixture
+def announcing(context, installation, opened):
+    """A switched rewind whose epoch 2 is to be announced, and the task that does it."""
+    opened()
+    with transaction(installation.registry_url) as connection:
+        connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=2, body={}))
+    context["outlet_events"] = {live_asset("visits"): SimpleNamespace(extra={})}
+    return Announce(task_id="announce", pipeline="visits")
+
+
+class Events(list):
+    """Past events as Airflow hands them out."""
+
+    def ascending(self, _):
+        return self
+
+    def limit(self, _):
+        return self
+
+
+def emitted(context):
+    (accessor,) = context["outlet_events"].values()
+    return accessor.extra
+
+
+def test_a_switch_is_announced_with_its_epoch(announcing, context, installation):
+    announcing.execute(context)
+    assert emitted(context) == {"job_id": "visits-g2", "epoch": 2, "output_topic": "visits_out-g2"}
+    with transaction(installation.registry_url) as connection:
+        assert connection.execute(select(schema.announcements.c.asset_at)).scalar_one() is not None
+
+
+def test_a_clear_does_not_announce_again(announcing, context):
+    announcing.execute(context)
+    context["inlet_events"] = {announcing.asset: Events([SimpleNamespace(extra={"epoch": 2})])}
+    with pytest.raises(AirflowSkipException, match="epoch 2 of visits was announced"):
+        announcing.execute(context)
+
+
+def test_a_task_that_died_before_it_announced_does_so_in_its_retry(announcing, context):
+    announcing.execute(context)
+    emitted(context).clear()
+    context["inlet_events"] = {announcing.asset: Events([SimpleNamespace(extra={"epoch": 1})])}
+    announcing.execute(context)
+    assert emitted(context)["epoch"] == 2
+
+
+def test_without_a_switch_there_is_nothing_to_announce(context, opened):
+    opened()
+    with pytest.raises(AirflowFailException, match="no epoch 2 of visits to announce"):
+        Announce(task_id="announce", pipeline="visits").execute(context)

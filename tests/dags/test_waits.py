@@ -1,0 +1,218 @@
+"""Waits: when they are over, when they give up, and what they leave in the registry."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from rewind_airflow import sights, waits
+from rewind_airflow.sights import Race
+from rewind_airflow.waits import CatchUp, Observe, Supervise
+
+from rewind.control import leases, rewinds, streams, supervise
+from rewind.control.database import now, transaction
+from rewind.control.supervise import Sighting
+from rewind.core.errors import IntegrityError, RetryError
+
+NEAR = Race(candidate={0: 950}, live={0: 1_000}, end={0: 1_020}, driven=True, quarantined="")
+
+
+@pytest.fixture
+def steps(installation, rewind_id):
+    """Return the attempts at a step: state and evidence of each."""
+
+    def read(step):
+        with transaction(installation.registry_url) as connection:
+            return [(s.state, s.evidence) for s in rewinds.steps_of(connection, rewind_id) if s.step == step]
+
+    return read
+
+
+@pytest.fixture
+def race(monkeypatch):
+    """Set what a look at both positions finds."""
+
+    def find(found):
+        monkeypatch.setattr(sights, "race", lambda *_: found)
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("candidate", "live", "end", "driven", "expected"),
+    [
+        (900, 1_000, 1_000, True, True),
+        (899, 1_000, 1_000, True, False),
+        (1_000, 1_000, 1_000, False, False),
+        # Past a live job that lags: close enough once it is within the gate of it.
+        (1_000, 1_000, 5_000, True, True),
+        (4_990, 1_000, 5_000, True, True),
+        # Live is near the end; the candidate must be too.
+        (800, 880, 1_000, True, False),
+    ],
+)
+def test_close(candidate, live, end, driven, expected):
+    assert Race({0: candidate}, {0: live}, {0: end}, driven, "").close(gate=100) is expected
+
+
+def test_catch_up_ends_within_the_gate_and_records_the_lag(context, opened, race, steps):
+    opened()
+    race(NEAR)
+    assert CatchUp(task_id="catch_up").poke(context) is True
+    assert steps("catch_up") == [("done", {"behind_live": 50, "lag": 70, "gate": 100})]
+
+
+def test_catch_up_looks_again_as_one_attempt(context, opened, race, steps):
+    opened()
+    task = CatchUp(task_id="catch_up")
+    race(Race({0: 0}, {0: 1_000}, {0: 1_020}, True, ""))
+    assert [task.poke(context), task.poke(context)] == [False, False]
+    assert steps("catch_up") == [("running", None)]
+    race(NEAR)
+    assert task.poke(context) is True
+    assert [state for state, _ in steps("catch_up")] == ["done"]
+
+
+def test_catch_up_fails_on_a_candidate_that_is_set_aside(context, opened, race, steps):
+    opened()
+    race(Race({0: 0}, {0: 1_000}, {0: 1_020}, False, "visits-g2 is quarantined after 5 failures: boom"))
+    with pytest.raises(AirflowFailException, match="quarantined after 5 failures: boom"):
+        CatchUp(task_id="catch_up").poke(context)
+    assert steps("catch_up")[0][0] == "failed"
+
+
+def test_catch_up_gives_up_on_a_candidate_that_does_not_come_closer(context, opened, race, steps):
+    opened()
+    context["ti"].get_first_reschedule_date = lambda _: datetime.now(UTC) - timedelta(hours=1, seconds=1)
+    race(Race({0: 0}, {0: 1_000}, {0: 1_020}, True, ""))
+    with pytest.raises(AirflowFailException, match="1,000 offsets behind live after 1:00:00"):
+        CatchUp(task_id="catch_up").poke(context)
+    assert steps("catch_up")[0][0] == "failed"
+
+
+def test_a_repair_has_nothing_to_catch_up(context, opened, steps):
+    opened("repair")
+    with pytest.raises(AirflowSkipException):
+        CatchUp(task_id="catch_up").poke(context)
+    assert steps("catch_up") == []
+
+
+def test_a_broker_that_is_away_is_waited_for(context, opened, steps):
+    # The installation's address answers nothing.
+    opened()
+    sights_before = steps("catch_up")
+    assert CatchUp(task_id="catch_up").poke(context) is False
+    assert sights_before == []
+    assert steps("catch_up") == [("running", None)]
+
+
+@pytest.fixture
+def switched(installation, opened, rewind_id):
+    """Open a rewind, record its cut-over, and let its new live job be driven by this process, or not."""
+
+    def make(*, driven, ago=timedelta(0), **asked):
+        opened(**asked)
+        with transaction(installation.registry_url) as connection:
+            rewinds.fix(connection, rewind_id, "cut_over", {"epoch": 2})
+            connection.exec_driver_sql("UPDATE facts SET at = ?", (str(now() - ago),))
+            streams.wish(connection, "visits-g2", streams.GENERATION, streams.RUN)
+            if driven:
+                leases.take(connection, "visits-g2", leases.this_driver())
+
+    return make
+
+
+@pytest.mark.parametrize(("seconds", "driven", "over"), [(59, True, False), (61, True, True), (61, False, False)])
+def test_observe_lasts_its_period_and_until_the_new_job_is_well(
+    context, switched, steps, installation, rewind_id, seconds, driven, over
+):
+    switched(driven=driven, ago=timedelta(seconds=seconds), observe_seconds=60)
+    assert Observe(task_id="observe").poke(context) is over
+    with transaction(installation.registry_url) as connection:
+        assert rewinds.read(connection, rewind_id).state == ("finished" if over else "active")
+    assert [state for state, _ in steps("observe")] == ["done" if over else "running"]
+
+
+def test_observe_ends_when_a_person_says_so(context, switched, installation, rewind_id):
+    switched(driven=False, observe_seconds=3_600)
+    with transaction(installation.registry_url) as connection:
+        rewinds.fix(connection, rewind_id, "finish_now", {"by": "ada"})
+    assert Observe(task_id="observe").poke(context) is True
+
+
+def test_observe_without_a_cut_over_on_record_fails_whatever_the_tasks_say(context, opened):
+    opened()
+    with pytest.raises(AirflowFailException, match="has no cut-over on record"):
+        Observe(task_id="observe").poke(context)
+
+
+def test_observe_of_a_rewind_that_was_ended_elsewhere_is_over(context, switched, installation, rewind_id, steps):
+    switched(driven=True)
+    with transaction(installation.registry_url) as connection:
+        rewinds.close(connection, rewind_id, "aborted")
+    assert Observe(task_id="observe").poke(context) is True
+    assert steps("observe") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [("running", False), ("starting", False), ("waiting", False), ("draining", False), ("drained", True)],
+)
+def test_supervise_ends_when_drained(installation, context, monkeypatch, state, over):
+    monkeypatch.setattr(supervise, "look", lambda _, owner: Sighting(state, f"{owner}: {state}"))
+    context["params"] = {"owner": "visits-g1"}
+    assert Supervise(task_id="supervise", pipeline="visits").poke(context) is over
+
+
+def test_supervise_fails_on_quarantine_with_the_cause(installation, context, monkeypatch):
+    monkeypatch.setattr(supervise, "look", lambda *_: Sighting("quarantined", "quarantined after 5 failures; boom"))
+    with pytest.raises(AirflowFailException, match="quarantined after 5 failures; boom"):
+        Supervise(task_id="supervise", owner="mirror-clicks").poke(context)
+
+
+def test_supervise_looks_again_when_the_registry_is_away(installation, context, monkeypatch):
+    def away(*_):
+        raise RetryError("registry is locked")
+
+    monkeypatch.setattr(supervise, "look", away)
+    assert Supervise(task_id="supervise", owner="mirror-clicks").poke(context) is False
+
+
+def test_supervise_fails_at_once_on_a_changed_bundle(installation, context, monkeypatch):
+    def changed(*_):
+        raise IntegrityError("bundle was changed")
+
+    monkeypatch.setattr(supervise, "look", changed)
+    with pytest.raises(AirflowFailException, match="bundle was changed"):
+        Supervise(task_id="supervise", owner="mirror-clicks").poke(context)
+
+
+@pytest.mark.parametrize("owner", ["", None])
+def test_supervise_without_an_owner_means_the_live_job(installation, opened, context, monkeypatch, owner):
+    opened()
+    looked = []
+    monkeypatch.setattr(supervise, "look", lambda _, o: looked.append(o) or Sighting("drained", ""))
+    context["params"] = {"owner": owner}
+    assert Supervise(task_id="supervise", pipeline="visits").poke(context) is True
+    assert looked == ["visits-g1"]
+
+
+def test_a_look_costs_no_question_to_kafka_but_once_a_minute(installation, opened, monkeypatch):
+    opened()
+    asked = []
+    monkeypatch.setattr(sights, "_end", lambda *_: asked.append(1) or {0: 7})
+
+    class Clock(datetime):
+        second_now = 0
+
+        @classmethod
+        def now(cls, zone=None):
+            return datetime(2025, 9, 4, 7, 0, cls.second_now, tzinfo=zone)
+
+    monkeypatch.setattr(sights, "datetime", Clock)
+    assert sights.of_stream(installation, "visits-g1") == 'at {"clicks":{"0":0}}, 7 behind Kafka\'s end'
+    Clock.second_now = sights.LAG_SECONDS
+    assert sights.of_stream(installation, "visits-g1") == 'at {"clicks":{"0":0}}'
+    assert asked == [1]
+    assert timedelta(seconds=sights.LAG_SECONDS) >= waits.LOOK_EVERY * 2

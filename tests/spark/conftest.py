@@ -1,0 +1,42 @@
+"""One Spark session for the tier, with the settings that every job gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rewind.control import jvm
+
+
+@pytest.fixture(scope="session")
+def spark(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": jvm.spark_class_path(jars),
+        "spark.driver.extraJavaOptions": jvm.driver_java_options(jars, short=False),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "Europe/Paris",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.log.level": "ERROR",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def zone(spark: SparkSession) -> None:
+    """Each test starts in the documents' zone."""
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
