@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rewind.control import jvm
+from rewind.control import database, jvm, supervise
 from rewind.core.settings import Settings, from_environment
 from rewind.local import broker as local_broker
 from rewind.local.broker import Broker
+from tests.workshop import Workshop
+
+pytest_plugins = ["tests.spark_session"]
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -63,3 +67,20 @@ def make_settings(tmp_path: Path, jars: Path) -> Callable[..., Settings]:
 def settings(make_settings: Callable[..., Settings], broker: Broker) -> Settings:
     """Settings in the test's folder, against the session's broker."""
     return make_settings(broker.bootstrap)
+
+
+@pytest.fixture
+def workshop(
+    make_settings: Callable[..., Settings], broker: Broker, tmp_path: Path
+) -> Iterator[Callable[..., Workshop]]:
+    """Make pipelines of the test's own: `workshop("name", partitions=3)`; their drivers end with the test."""
+    folder = tmp_path / "pipelines"
+    folder.mkdir()
+    settings = make_settings(broker.bootstrap, REWIND_PIPELINES=str(folder))
+
+    def make(name: str, partitions: int = 3, **declared: Any) -> Workshop:
+        return Workshop(settings, name, partitions, **declared)
+
+    yield make
+    database.upgrade(settings.registry_url)
+    supervise.stop_all(settings, timeout=20)

@@ -17,7 +17,7 @@ from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
-from rewind_airflow import run
+from rewind_airflow import run, steps
 from rewind_airflow.reactions import reactions
 
 STEP = "approve"
@@ -49,7 +49,7 @@ class Approve(ApprovalOperator):
             plan = rewinds.read_active(connection, rewind_id)[1]
             verdict = verdicts.newest(connection, rewind_id)
             given = verdicts.approval(connection, rewind_id)
-            rewinds.begin_step(connection, rewind_id, STEP)
+            steps.begin_once(connection, rewind_id, STEP)
         if verdict is None:
             raise AirflowFailException(f"rewind {rewind_id} has no verdict: run validate first")
         self.log.info("verdict of attempt %s: %s %s", verdict.attempt, verdict.verdict, verdict.reason)
@@ -58,8 +58,7 @@ class Approve(ApprovalOperator):
         if given is not None:
             return self._answer(rewind_id, given.answer, given.person, given.reason)
         self.body = body(plan, verdict)
-        if verdict.verdict == lifecycle.FAIL:
-            self.params.get_param("reason").schema = {"type": "string", "minLength": 1, "title": "Reason"}
+        self._prepare_form(verdict)
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -70,6 +69,13 @@ class Approve(ApprovalOperator):
             raise AirflowFailException(f"rewind {rewind_id} had no answer within {WAIT}")
         given = "approve" if event["chosen_options"] == [self.APPROVE] else "reject"
         return self._answer(rewind_id, given, person(event), (event["params_input"] or {}).get("reason") or "")
+
+    def _prepare_form(self, verdict: Verdict) -> None:
+        reason = self.params.get_param("reason")
+        # Airflow has put the run's own `reason` in: why the rewind was asked for is no reason to let it through.
+        reason.value = ""
+        if verdict.verdict == lifecycle.FAIL:
+            reason.schema = {"type": "string", "minLength": 1, "maxLength": 2_000, "title": "Reason"}
 
     def _answer(self, rewind_id: str, given: str, who: str, reason: str) -> None:
         self._record(rewind_id, given, who, reason)
@@ -134,5 +140,4 @@ def _consequence(verdict: Verdict) -> str:
 
 def _end(rewind_id: str, state: str, evidence: Mapping[str, Any]) -> None:
     with reactions(), transaction(run.settings().registry_url) as connection:
-        attempt = rewinds.last_attempt(connection, rewind_id, STEP)
-        rewinds.end_step(connection, rewind_id, STEP, attempt, state, dict(evidence))
+        steps.end(connection, rewind_id, STEP, state, evidence)

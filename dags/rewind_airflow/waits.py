@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +15,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
-from rewind_airflow import run, sights, supervision
+from rewind_airflow import run, sights, steps, supervision
 from rewind_airflow.reactions import final_reactions
 from rewind_airflow.sights import Race
 
@@ -29,11 +28,15 @@ CATCH_UP_LIMIT = timedelta(hours=1)
 class Wait(BaseSensorOperator):
     """A sensor that gives its slot back between two looks, and looks again when a look could not be had."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        """Look every few seconds, for as long as it takes."""
-        # A scheduler under load mistakes a look for a failed one now and then: that must never end the wait.
-        patience = {"retries": 10_000, "retry_delay": LOOK_EVERY}
-        super().__init__(mode="reschedule", poke_interval=LOOK_EVERY, timeout=FOR_EVER, **{**kwargs, **patience})
+    def __init__(self, *, patience: int = 100, **kwargs: Any) -> None:
+        """Look every few seconds, for as long as it takes.
+
+        Args:
+            patience: How many looks may fail. A scheduler under load mistakes one for failed now and then.
+            kwargs: Arguments of every operator.
+        """
+        kwargs |= {"retries": patience, "retry_delay": LOOK_EVERY}
+        super().__init__(mode="reschedule", poke_interval=LOOK_EVERY, timeout=FOR_EVER, **kwargs)
 
     def poke(self, context: Context) -> bool:
         """Return whether the wait is over."""
@@ -63,7 +66,8 @@ class Supervise(Wait):
             owner: The stream, where it is always the same.
             kwargs: Arguments of every operator.
         """
-        super().__init__(pool=supervision.POOL, **kwargs)
+        # A supervision must not end by failed looks, however many.
+        super().__init__(pool=supervision.POOL, patience=10_000, **kwargs)
         self.pipeline = pipeline
         self.owner_name = owner
 
@@ -95,7 +99,7 @@ class CatchUp(Wait):
             plan = rewinds.read_active(connection, rewind_id)[1]
             if plan.kind == REPAIR:
                 raise AirflowSkipException("a repair has no candidate stream")
-            begin_once(connection, rewind_id, "catch_up")
+            steps.begin_once(connection, rewind_id, "catch_up")
         since = context["ti"].get_first_reschedule_date(context)
         race = sights.race(settings, plan)
         gate = int(plan.config["lag_gate"])
@@ -108,9 +112,9 @@ class CatchUp(Wait):
         with transaction(settings.registry_url) as connection:
             problem = race.quarantined or _late(since, race)
             if problem:
-                end(connection, rewind_id, "catch_up", "failed", {**evidence, "problem": problem})
+                steps.end(connection, rewind_id, "catch_up", "failed", {**evidence, "problem": problem})
             elif race.close(gate):
-                end(connection, rewind_id, "catch_up", "done", evidence)
+                steps.end(connection, rewind_id, "catch_up", "done", evidence)
                 return True
         if problem:
             raise AirflowFailException(f"catch_up: {problem}")
@@ -128,26 +132,13 @@ class Observe(Wait):
                 self.log.info("rewind %s has ended already", rewind_id)
                 return True
             plan = rewinds.read_active(connection, rewind_id)[1]
-            begin_once(connection, rewind_id, "observe")
+            steps.begin_once(connection, rewind_id, "observe")
             pending = _pending(connection, rewind_id, plan)
             if not pending:
-                end(connection, rewind_id, "observe", "done", {"live": plan.job_id})
+                steps.end(connection, rewind_id, "observe", "done", {"live": plan.job_id})
                 rewinds.close(connection, rewind_id, lifecycle.FINISHED)
         self.log.info("%s; %s", pending or "the rewind has ended", sights.of_stream(settings, plan.job_id))
         return not pending
-
-
-def begin_once(connection: Connection, rewind_id: str, step: str) -> None:
-    """Record that a step begins, unless its newest attempt is still running."""
-    newest = rewinds.last_attempt(connection, rewind_id, step)
-    if newest == 0 or rewinds.last_attempt(connection, rewind_id, step, "running") != newest:
-        rewinds.begin_step(connection, rewind_id, step)
-
-
-def end(connection: Connection, rewind_id: str, step: str, state: str, evidence: Mapping[str, Any]) -> None:
-    """Record how the newest attempt at a step ended."""
-    attempt = rewinds.last_attempt(connection, rewind_id, step)
-    rewinds.end_step(connection, rewind_id, step, attempt, state, dict(evidence))
 
 
 def _late(since: datetime | None, race: Race) -> str:

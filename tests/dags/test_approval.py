@@ -76,8 +76,12 @@ def test_it_parks_without_a_slot_and_shows_the_verdict(gate, context, opened, ju
 def test_the_form_of_a_failed_verdict_asks_for_the_reason(gate, context, opened, judged):
     opened()
     judged("fail")
+    # What Airflow does with the run's conf, where it holds why the rewind was asked for.
+    gate.params["reason"] = "the logic had a bug"
     park(gate, context)
-    assert gate.asked["params"]["reason"]["schema"] == {"type": "string", "minLength": 1, "title": "Reason"}
+    asked = gate.asked["params"]["reason"]
+    assert asked["schema"] == {"type": "string", "minLength": 1, "maxLength": 2_000, "title": "Reason"}
+    assert asked["value"] == ""
 
 
 @pytest.mark.parametrize(("verdict", "reason"), [("pass", ""), ("pass", None), ("fail", "known change")])

@@ -129,8 +129,8 @@ def test_the_steps_of_a_rewind(checkout):
 def test_waits_hold_no_slot_and_outlive_a_failed_look(checkout):
     waits = {f"{dag}.{task}": wait for dag, d in checkout["dags"].items() for task, wait in d["waits"].items()}
     assert waits == {
-        "rewind_visits_converter.catch_up": ["reschedule", "default_pool", 10_000],
-        "rewind_visits_converter.observe": ["reschedule", "default_pool", 10_000],
+        "rewind_visits_converter.catch_up": ["reschedule", "default_pool", 100],
+        "rewind_visits_converter.observe": ["reschedule", "default_pool", 100],
         "stream_visits_converter.supervise": ["reschedule", "streams", 10_000],
         "mirror_visits.supervise": ["reschedule", "streams", 10_000],
     }

@@ -114,8 +114,13 @@ def launch(settings: Settings, owner: str, kind: str, number: int) -> Process:
             cwd=folder,
         )
     process = leases.process_of(started.pid) or Process(started.pid, 0)
-    with transaction(settings.registry_url) as connection:
-        streams.set_launched(connection, owner, asdict(process))
+    try:
+        with transaction(settings.registry_url) as connection:
+            streams.set_launched(connection, owner, asdict(process))
+    except BaseException:
+        # Nobody would know of it, and a second one would be started beside it.
+        os.killpg(started.pid, signal.SIGKILL)
+        raise
     return process
 
 

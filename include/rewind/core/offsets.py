@@ -16,7 +16,7 @@ from rewind.core.errors import RefusedError
 
 Vector = dict[int, int]
 
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, order=True)
@@ -88,7 +88,7 @@ def behind(position: Mapping[int, int], target: Mapping[int, int]) -> int:
 def missing(wanted: OffsetRange, done: Sequence[OffsetRange]) -> list[OffsetRange]:
     """Return the parts of `wanted` that none of `done` covers, in offset order."""
     gaps, position = [], wanted.start
-    for part in sorted(done):
+    for part in sorted(p for p in done if len(p)):
         if part.start > position and position < wanted.end:
             gaps.append(OffsetRange(position, min(part.start, wanted.end)))
         position = max(position, part.end)

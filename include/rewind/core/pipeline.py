@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -62,8 +63,9 @@ class Pipeline:
     expected: tuple[ExpectedChange, ...] = ()
 
     def frozen(self) -> dict[str, Any]:
-        """Return a JSON-ready value from which `thaw` makes this pipeline again."""
-        return asdict(self)
+        """Return a value from which `thaw` makes this pipeline again, equal to itself after a way through JSON."""
+        frozen: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return frozen
 
 
 def thaw(body: Mapping[str, Any]) -> Pipeline:

@@ -302,7 +302,7 @@ def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Diffe
     settings = [
         Difference(key, str(old.get(key, "")), str(value))
         for key, value in new.items()
-        if plain(old.get(key)) != plain(value)
+        if old.get(key) != value
     ]
     paths: Sequence[str] = sorted(code.files.keys() | code.live_files.keys())
     files = [
@@ -311,11 +311,6 @@ def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Diffe
         if code.live_files.get(path) != code.files.get(path)
     ]
     return settings + files
-
-
-def plain(value: object) -> object:
-    """Return the value as JSON would give it back, so that a tuple equals its stored list."""
-    return json.loads(json.dumps(value))
 
 
 def _refuse_same(request: Request, kind: str, differences: list[Difference], live: Generation) -> None:

@@ -11,6 +11,7 @@ from urllib import error, parse, request
 from rewind.core.errors import RetryError, RewindError
 
 TIMEOUT_SECONDS = 30
+READ_TRIES = 3
 PAGE = 100
 
 
@@ -166,13 +167,17 @@ class AirflowApi:
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         data = None if body is None else json.dumps(body).encode()
         asked = request.Request(self._url + path, data, headers, method=method)
-        try:
-            with self._opener.open(asked, timeout=TIMEOUT_SECONDS) as answer:
-                text = answer.read()
-        except error.HTTPError as refused:
-            raise AirflowApiError(method, path, refused.code, _detail(refused.read())) from refused
-        except OSError as unreachable:
-            raise RetryError(f"Airflow does not answer at {self._url}: {unreachable}") from unreachable
+        # Reading again is harmless, and a busy machine answers late; a POST may have been carried out.
+        for left in reversed(range(READ_TRIES if method == "GET" else 1)):
+            try:
+                with self._opener.open(asked, timeout=TIMEOUT_SECONDS) as answer:
+                    text = answer.read()
+                break
+            except error.HTTPError as refused:
+                raise AirflowApiError(method, path, refused.code, _detail(refused.read())) from refused
+            except OSError as unreachable:
+                if not left:
+                    raise RetryError(f"Airflow does not answer at {self._url}: {unreachable}") from unreachable
         return json.loads(text) if text else None
 
 

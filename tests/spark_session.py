@@ -1,4 +1,4 @@
-"""One Spark session for the tier, with the settings that every job gets."""
+"""One Spark session for the tests that look at tables and frames, with the settings that every job gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewind.control import jvm
 
 
 @pytest.fixture(scope="session")
-def spark(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def session(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("tests")
     settings = {
         "spark.ui.enabled": "false",
@@ -36,7 +36,8 @@ def spark(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     made.stop()
 
 
-@pytest.fixture(autouse=True)
-def zone(spark: SparkSession) -> None:
-    """Each test starts in the documents' zone."""
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+@pytest.fixture
+def spark(session: SparkSession) -> SparkSession:
+    """The session, in the documents' zone."""
+    session.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    return session

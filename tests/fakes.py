@@ -1,0 +1,215 @@
+"""In-memory stands-in for the ports: what a planner reads, and a broker that keeps its promises.
+
+`FakeBroker` passes the same contract as the real one (`tests/contract/test_broker.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rewind.control import database
+from rewind.control.broker import COPIED_SETTINGS
+from rewind.core.errors import RefusedError
+from rewind.core.offsets import OffsetRange, Vector
+from rewind.core.pipeline import Pipeline
+from rewind.core.planner import Code, World
+from rewind.core.settings import Settings, from_environment
+from rewind.core.world import Generation, MirrorState, Topic
+
+TOPIC = "visits"
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+PIPELINE = Pipeline("visits_converter", TOPIC, "event_id STRING", "visits_converted")
+CODE = Code("b2", {"main/stream.py": "s1", "logic.py": "l2"}, {"main/stream.py": "s1", "logic.py": "l1"}, "e STRING")
+
+
+@dataclass
+class FakeBroker:
+    """Topics and groups in memory. Records never expire."""
+
+    defaults: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "cleanup.policy": "delete",
+            "retention.ms": "604800000",
+            "max.message.bytes": "1048588",
+            "min.insync.replicas": "1",
+        }
+    )
+    described: dict[str, Topic] = field(default_factory=dict)
+    records: dict[str, list[SimpleNamespace]] = field(default_factory=dict)
+    positions: dict[str, dict[str, Vector]] = field(default_factory=dict)
+
+    def topics(self) -> list[str]:
+        return sorted(self.described)
+
+    def topic(self, name: str) -> Topic | None:
+        return self.described.get(name)
+
+    def make(self, name: str, partitions: int = 1, **config: str) -> Topic:
+        """Make a topic as its owner would: `make("visits", 2, **{"cleanup.policy": "compact"})`."""
+        topic_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        zeros = dict.fromkeys(range(partitions), 0)
+        self.described[name] = Topic(name, topic_id, zeros, dict(zeros), {**self.defaults, **config})
+        self.records[name] = []
+        return self.described[name]
+
+    def create_topic(self, name: str, like: Topic, partitions: int, cleanup: str) -> str:
+        copied = {key: like.config[key] for key in COPIED_SETTINGS if key in like.config}
+        return self._made(name, partitions, **{"cleanup.policy": cleanup, "retention.ms": "-1", **copied})
+
+    def create_control_topic(self, name: str) -> None:
+        self._made(name, 1, **{"cleanup.policy": "compact"})
+
+    def _made(self, name: str, partitions: int, **config: str) -> str:
+        return (self.described.get(name) or self.make(name, partitions, **config)).id
+
+    def delete_topic(self, name: str, topic_id: str, timeout: float = 60) -> bool:
+        found = self.described.get(name)
+        if found is None:
+            return False
+        if found.id != topic_id:
+            raise RefusedError("topic", f"{name} has id {found.id}, not {topic_id}", "It is another's topic now: look")
+        del self.described[name], self.records[name]
+        for positions in self.positions.values():
+            positions.pop(name, None)
+        return True
+
+    def group_offsets(self, group: str, topic: str) -> Vector:
+        return dict(self.positions.get(group, {}).get(topic, {}))
+
+    def commit(self, group: str, topic: str, vector: Mapping[int, int]) -> None:
+        self.positions.setdefault(group, {}).setdefault(topic, {}).update(vector)
+
+    def delete_group(self, group: str) -> bool:
+        return self.positions.pop(group, None) is not None
+
+    def send(self, topic: str, key: bytes, value: bytes | None) -> None:
+        found = self.described[topic]
+        partition = hash(key) % len(found.latest)
+        offset = found.latest[partition]
+        self.records[topic].append(SimpleNamespace(partition=partition, offset=offset, key=key, value=value))
+        self.described[topic] = replace(found, latest={**found.latest, partition: offset + 1})
+
+    def read_all(self, topic: str) -> list[Any]:
+        return sorted(self.records.get(topic, []), key=lambda record: (record.partition, record.offset))
+
+
+@dataclass
+class FakeMirror:
+    """What the commits of a mirror say, and the first offsets at instants."""
+
+    states: dict[str, MirrorState] = field(default_factory=dict)
+    instants: dict[datetime, Vector] = field(default_factory=dict)
+
+    def state(self, topic: str) -> MirrorState | None:
+        return self.states.get(topic)
+
+    def offsets_at(self, topic: str, instant: datetime) -> Vector:
+        return self.instants.get(instant, {})
+
+
+@dataclass
+class FakeLifecycle:
+    """A registry with at most one live generation."""
+
+    lived: Generation | None
+    epoch: int = 1
+    positions: Vector = field(default_factory=dict)
+    active: str | None = None
+    numbers: dict[str, int] = field(default_factory=lambda: {"g": 2, "r": 1})
+
+    def live(self, pipeline: str) -> tuple[Generation, int] | None:
+        return None if self.lived is None else (self.lived, self.epoch)
+
+    def position(self, job_id: str) -> Vector:
+        return dict(self.positions)
+
+    def active_rewind(self, pipeline: str) -> str | None:
+        return self.active
+
+    def next_number(self, pipeline: str, kind: str) -> int:
+        return self.numbers[kind]
+
+
+def topic(earliest: Vector, latest: Vector, topic_id: str = TOPIC_ID, **config: str) -> Topic:
+    """A source topic as the broker describes it."""
+    return Topic(TOPIC, topic_id, earliest, latest, config)
+
+
+def mirror(
+    covered: Mapping[int, tuple[int, int]],
+    holes: Mapping[int, Sequence[tuple[int, int]]] | None = None,
+    *,
+    legal: bool = False,
+    topic_id: str = TOPIC_ID,
+    version: int = 7,
+) -> MirrorState:
+    """A mirror that covers one range a partition, at 100 bytes a record."""
+    empty = {p: [OffsetRange(*h) for h in hs] for p, hs in (holes or {}).items()}
+    parts = {p: [OffsetRange(*r)] for p, r in covered.items()}
+    records = sum(len(r) for rs in parts.values() for r in rs) - sum(len(h) for hs in empty.values() for h in hs)
+    return MirrorState(version, topic_id, parts, empty, empty if legal else {}, records, records * 100)
+
+
+def generation(pipeline: Pipeline = PIPELINE, number: int = 1, **changes: Any) -> Generation:
+    """A generation of a pipeline that began at 0 in two partitions, live unless said otherwise."""
+    made = Generation(
+        job_id=f"{pipeline.name}-g{number}",
+        pipeline=pipeline.name,
+        state="live",
+        topic_id=TOPIC_ID,
+        bundle=f"b{number}",
+        frozen={"config": pipeline.frozen(), "versions": {}},
+        start={0: 0, 1: 0},
+        handoff={0: 0, 1: 0},
+        output_topic=f"{pipeline.output_topic}-g{number}",
+        dead_letter_topic=f"{pipeline.output_topic}-g{number}-dead",
+    )
+    return replace(made, **changes)
+
+
+def world(
+    source: Topic | None = None,
+    state: MirrorState | None = None,
+    lifecycle: FakeLifecycle | None = None,
+    *,
+    others: Sequence[str] = (),
+) -> World:
+    """A world in which all is well: partition 0 at 100 and 1 at 60, mirrored whole, live five behind.
+
+    Args:
+        source: The source topic; None for the usual one.
+        state: The mirror's state; None for one that covers the usual topic.
+        lifecycle: The registry; None for one with a first live generation.
+        others: Names of further topics.
+    """
+    broker = FakeBroker()
+    for name in others:
+        broker.make(name)
+    broker.described[TOPIC] = source or topic({0: 0, 1: 0}, {0: 100, 1: 60})
+    seen = FakeMirror({TOPIC: state or mirror({0: (0, 100), 1: (0, 60)})})
+    return World(broker, seen, lifecycle or FakeLifecycle(generation(), positions={0: 95, 1: 55}))
+
+
+@functools.cache
+def _empty_registry() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "registry.db"
+        database.upgrade(f"sqlite:///{file}")
+        return file.read_bytes()
+
+
+def installation(home: Path, **chosen: str) -> Settings:
+    """Settings of an installation in `home` with an empty registry, its broker out of reach."""
+    made = from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1", **chosen})
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "registry.db").write_bytes(_empty_registry())
+    return made

@@ -1,0 +1,294 @@
+"""What users hand in: the form's parameters, and declared pipelines."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewind.control import pipelines, requests
+from rewind.core.errors import RefusedError
+from rewind.core.pipeline import ExpectedChange, Pipeline
+from rewind.core.plan import Request
+from tests.fakes import PIPELINE
+
+# --- the form
+
+
+def test_an_empty_form_asks_for_a_dry_run_from_the_earliest_record():
+    assert requests.parse("visits", {}) == Request("visits", "earliest", observe_seconds=900, grace_seconds=3600)
+    assert requests.PARAMETERS["dry_run"]["default"] is True
+    assert requests.PARAMETERS["auto_approve"]["default"] is False
+
+
+def test_every_field_reaches_the_request():
+    form = {
+        "from": " P9D ",
+        "to": ' {"visits":{"0":5}} ',
+        "overrides": {"max_offsets": 5},
+        "reason": "a bug",
+        "accept_gaps": '{"visits":{"0":[[3,4]]}}',
+        "same_code": True,
+        "auto_approve": True,
+        "observe": "PT1M",
+        "grace": "P1DT1S",
+        "repair_into": "beside",
+        "dry_run": False,
+        "apply_plan": "0123456789ab",
+    }
+    assert form.keys() == requests.PARAMETERS.keys()
+    assert requests.parse("visits", form) == Request(
+        pipeline="visits",
+        start="P9D",
+        end='{"visits":{"0":5}}',
+        overrides={"max_offsets": 5},
+        reason="a bug",
+        accept_gaps='{"visits":{"0":[[3,4]]}}',
+        same_code=True,
+        auto_approve=True,
+        observe_seconds=60,
+        grace_seconds=86_401,
+        repair_into="beside",
+    )
+
+
+@pytest.mark.parametrize(
+    "position",
+    ["earliest", "live", "shift-by:-5", "P9D", "PT1H", "P1DT12H", "2025-09-04T07:00:00Z", '{"visits":{"0":1}}', "\n live "],
+)
+def test_a_position_of_each_form_passes_the_form(position):
+    assert requests.parse("visits", {"from": position, "to": position}).start == position.strip()
+
+
+BAD = [
+    *[("from", value) for value in ("abc", "", "latest", "P", "PT", "P1DT", "-P1D", "shift-by:x", "[1]", 5, None)],
+    *[("to", value) for value in ("abc", "P", 5, None)],
+    *[("observe", value) for value in ("", "15", "PT", "P1W", "PT-1S", 900, None)],
+    *[("grace", value) for value in ("", "1h", "P999999999999D", None)],
+    *[("apply_plan", value) for value in ("xyz", "0123456789AB", "0123456789a", "../plan", 1, None)],
+    *[(name, value) for name in ("same_code", "auto_approve", "dry_run") for value in ("yes", 1, None)],
+    *[("repair_into", value) for value in ("", "both", None)],
+    *[("reason", value) for value in (5, "x" * 2_001, None)],
+    *[("accept_gaps", value) for value in ([], {}, "x" * 10_001, None)],
+    ("from", "{" + "x" * 10_000 + "}"),
+    ("overrides", "max_offsets=5"),
+    ("overrides", [1]),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD, ids=[f"{f}={str(v)[:20]}" for f, v in BAD])
+def test_a_bad_value_names_its_field(field, value):
+    with pytest.raises(RefusedError) as raised:
+        requests.parse("visits", {field: value})
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field", "problem"),
+    [
+        ({"max_offsets": 0}, "overrides.max_offsets", "0 is less than the minimum of 1"),
+        ({"max_offsets": "many"}, "overrides.max_offsets", "is not of type 'integer'"),
+        ({"trigger_seconds": 0}, "overrides.trigger_seconds", "0 is less than or equal to the minimum of 0"),
+        ({"output_key": ["a", "a"]}, "overrides.output_key", "non-unique"),
+        ({"source_topic": "other"}, "overrides", "'source_topic' was unexpected"),
+        ({"stateful": True}, "overrides", "'stateful' was unexpected"),
+    ],
+)
+def test_a_bad_override_names_its_path(overrides, field, problem):
+    with pytest.raises(RefusedError) as raised:
+        requests.parse("visits", {"overrides": overrides})
+    assert (raised.value.field, problem in raised.value.problem) == (field, True)
+
+
+def test_an_unknown_parameter_is_refused():
+    with pytest.raises(RefusedError) as raised:
+        requests.parse("visits", {"form": "earliest"})
+    assert (raised.value.field, raised.value.problem) == ("form", "is no parameter")
+
+
+def test_an_object_left_empty_is_no_override():
+    assert requests.parse("visits", {"overrides": None}).overrides == {}
+
+
+def test_the_old_job_must_outlive_the_watch():
+    with pytest.raises(RefusedError) as raised:
+        requests.parse("visits", {"observe": "PT2M", "grace": "PT119S"})
+    assert (raised.value.field, raised.value.problem) == ("grace", "is shorter than observe")
+    assert requests.parse("visits", {"observe": "PT2M", "grace": "PT120S"}).grace_seconds == 120
+
+
+def test_a_run_is_the_same_rewind_through_retries_and_another_run_another():
+    assert requests.rewind_id("rewind_visits", "manual__1") == requests.rewind_id("rewind_visits", "manual__1")
+    ids = {requests.rewind_id(dag, run) for dag in ("rewind_a", "rewind_b") for run in ("r1", "r2")}
+    assert len(ids) == 4
+    assert all(i.startswith("rw-") and len(i) == 13 for i in ids)
+
+
+# --- pipelines
+
+LEAST = "source: {topic: visits, schema: 'a STRING'}\noutput: {topic: out}\n"
+WHOLE = """\
+source: {topic: visits, schema: "a STRING", required: [a], transactional: true, isolation: read_uncommitted}
+output: {topic: out, key: [a]}
+session_time_zone: Europe/Paris
+stateful: true
+several_rows: true
+stream: {trigger: PT1M30S, max_offsets: 7}
+backfill: {chunk_records: 8}
+gates: {lag_records: 9}
+compare: {expected: [{column: b}, {column: c, rule: "live.c <> candidate.c"}]}
+"""
+
+
+@pytest.fixture
+def declare(tmp_path):
+    def make(name, yaml=LEAST):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "logic.py").write_text("")
+        (folder / "pipeline.yaml").write_bytes(yaml if isinstance(yaml, bytes) else yaml.encode())
+        return tmp_path
+
+    return make
+
+
+def test_the_least_that_can_be_declared(declare):
+    assert pipelines.load(declare("visits"), "visits") == Pipeline("visits", "visits", "a STRING", "out")
+
+
+def test_everything_that_can_be_declared(declare):
+    assert pipelines.load(declare("visits", WHOLE), "visits") == Pipeline(
+        name="visits",
+        source_topic="visits",
+        schema="a STRING",
+        output_topic="out",
+        required=("a",),
+        transactional=True,
+        isolation="read_uncommitted",
+        output_key=("a",),
+        session_time_zone="Europe/Paris",
+        stateful=True,
+        several_rows=True,
+        trigger_seconds=90.0,
+        max_offsets=7,
+        chunk_records=8,
+        lag_gate=9,
+        expected=(ExpectedChange("b"), ExpectedChange("c", "live.c <> candidate.c")),
+    )
+
+
+FAULTS = [
+    ("", "pipeline.yaml", "is not of type 'object'"),
+    ("output: {topic: out}", "pipeline.yaml", "'source' is a required property"),
+    ("source: {topic: t}\noutput: {topic: o}", "pipeline.yaml.source", "'schema' is a required property"),
+    (LEAST + "sorce: {}", "pipeline.yaml", "'sorce' was unexpected"),
+    (LEAST + "1: x", "pipeline.yaml", "was unexpected"),
+    (LEAST + "stateful: maybe", "pipeline.yaml.stateful", "is not of type 'boolean'"),
+    (LEAST + "stream: {max_offsets: 0}", "pipeline.yaml.stream.max_offsets", "minimum of 1"),
+    (LEAST + "stream: {trigger: 5s}", "stream.trigger", "'5s' is no duration"),
+    (LEAST + "compare: {expected: [{rule: x}]}", "pipeline.yaml.compare.expected.0", "'column' is a required"),
+    ("source: {topic: t, schema: s, isolation: dirty}\noutput: {topic: o}", "pipeline.yaml.source.isolation", "'dirty'"),
+    ("source: {topic: 'a b', schema: s}\noutput: {topic: o}", "source.topic", "a b"),
+    ("source: {topic: t, schema: s}\noutput: {topic: ../live}", "output.topic", "'../live-g99999-dead' is no legal name"),
+    ("source: {topic: t, schema: s}\noutput: {topic: " + "o" * 240 + "}", "output.topic", "has 252 characters"),
+    ("source: {topic: " + "t" * 240 + ", schema: s}\noutput: {topic: o}", "source.topic", "has 252 characters"),
+    ("source: {topic: ", "visits", "is no YAML"),
+    ("source: {topic: 2025-02-30, schema: s}", "visits", "is no YAML"),
+    (b"source: {topic: \xff}", "visits", "is no YAML"),
+]
+
+
+@pytest.mark.parametrize(("yaml", "field", "problem"), FAULTS, ids=[str(fault[0])[-30:] for fault in FAULTS])
+def test_a_faulty_declaration_names_its_field_and_takes_away_only_itself(declare, yaml, field, problem):
+    declare("carts")
+    folder = declare("visits", yaml)
+
+    with pytest.raises(RefusedError) as raised:
+        pipelines.load(folder, "visits")
+    assert (raised.value.field, problem in raised.value.problem) == (field, True), str(raised.value)
+
+    good, broken = pipelines.load_all(folder)
+    assert ([p.name for p in good], [b.name for b in broken]) == (["carts"], ["visits"])
+    assert broken[0].problem == str(raised.value)
+
+
+def test_an_unknown_pipeline_is_told_what_there_is(declare):
+    declare("visits")
+    with pytest.raises(RefusedError) as raised:
+        pipelines.load(declare("carts"), "orders")
+    assert (raised.value.field, raised.value.problem) == ("pipeline", "'orders' is unknown")
+    assert raised.value.cure == "Declared are ['carts', 'visits']"
+
+
+def test_a_pipeline_without_logic_is_refused(declare):
+    folder = declare("visits")
+    (folder / "visits" / "logic.py").unlink()
+    with pytest.raises(RefusedError, match=r"visits has no logic\.py"):
+        pipelines.load(folder, "visits")
+
+
+# --- case C45, as far as names are declared
+
+
+@pytest.mark.parametrize("name", ["visits v2", "visité", "..", "../live", "v" * 240, "v" * 300, "", "-v2"])
+def test_a_pipeline_name_that_makes_bad_names_is_refused(tmp_path, name):
+    (tmp_path / "live").mkdir()
+    (tmp_path / "declared").mkdir()
+    with pytest.raises(RefusedError) as raised:
+        pipelines.load(tmp_path / "declared", name)
+    assert raised.value.field == "pipeline"
+
+
+@pytest.mark.parametrize("name", ["visits v2", "-v2", "v" * 240])
+def test_a_folder_with_a_bad_name_takes_away_only_itself(declare, name):
+    declare("visits-v2")
+    good, broken = pipelines.load_all(declare(name))
+    assert ([p.name for p in good], [b.name for b in broken]) == (["visits-v2"], [name])
+
+
+def test_the_longest_derived_name_of_a_pipeline_is_checked(declare):
+    with pytest.raises(RefusedError, match="has 252 characters, 249 at most"):
+        pipelines.load(declare("v" * 240), "v" * 240)
+    assert pipelines.load(declare("w" * 237), "w" * 237).name == "w" * 237
+
+
+def test_a_name_that_folds_onto_another_takes_away_only_itself(declare):
+    declare("visits_v2")
+    folder = declare("visits.v2")
+    with pytest.raises(RefusedError, match="'visits.v2' collides with 'visits_v2'"):
+        pipelines.load(folder, "visits.v2")
+    assert pipelines.load(folder, "visits_v2").name == "visits_v2"
+
+
+def test_a_dot_is_no_part_of_a_package(declare):
+    with pytest.raises(RefusedError, match="'visits.v3' has a '.'"):
+        pipelines.load(declare("visits.v3"), "visits.v3")
+
+
+def test_a_dash_is_fine(declare):
+    assert pipelines.load(declare("visits-v2"), "visits-v2").name == "visits-v2"
+
+
+def test_a_linked_folder_is_refused(declare, tmp_path):
+    folder = declare("visits")
+    (folder / "linked").symlink_to("visits")
+    with pytest.raises(RefusedError, match="is a link"):
+        pipelines.load(folder, "linked")
+
+
+# --- overrides
+
+
+def test_an_override_replaces_its_setting_alone():
+    made = pipelines.overridden(PIPELINE, {"max_offsets": 5, "output_key": ["a"]})
+    assert (made.max_offsets, made.output_key, made.lag_gate) == (5, ("a",), PIPELINE.lag_gate)
+    assert pipelines.overridden(PIPELINE, {}) == PIPELINE
+
+
+def test_what_may_not_be_overridden_is_refused():
+    with pytest.raises(RefusedError, match="'output_topic' was unexpected"):
+        pipelines.overridden(PIPELINE, {"output_topic": "live"})
+
+
+def test_the_pipelines_of_the_checkout_are_sound(project):
+    good, broken = pipelines.load_all(project / "include" / "pipelines")
+    assert broken == []
+    assert "visits_converter" in [p.name for p in good]

@@ -1,0 +1,417 @@
+"""Streams: wishes and failures, and drivers that are started once and outlive who started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from rewind.control import generations, leases, schema, streams, submit, supervise
+from rewind.control.database import now, transaction
+from rewind.control.leases import Process
+from rewind.core.errors import IntegrityError, RefusedError, RetryError
+from tests.fakes import generation, installation
+
+OWNER = "visits_converter-g1"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return installation(tmp_path / "home")
+
+
+@pytest.fixture
+def registry(settings):
+    with transaction(settings.registry_url) as connection:
+        yield connection
+
+
+# --- what is counted
+
+
+def test_a_wish_makes_the_stream_and_changes_it(registry):
+    assert streams.read(registry, OWNER) is None
+    streams.wish(registry, OWNER, streams.GENERATION, streams.RUN)
+    streams.wish(registry, OWNER, streams.GENERATION, streams.DRAIN)
+    streams.wish(registry, "mirror-visits", streams.MIRROR, streams.RUN)
+
+    assert [(s.owner, s.kind, s.wish, s.starts, s.failures) for s in streams.all_of(registry)] == [
+        ("mirror-visits", "mirror", "run", 0, 0),
+        (OWNER, "generation", "drain", 0, 0),
+    ]
+
+
+def test_starts_are_counted(registry):
+    streams.wish(registry, OWNER, streams.GENERATION, streams.RUN)
+    assert [streams.count_start(registry, OWNER) for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_stream_nobody_wished_for_is_refused(registry):
+    with pytest.raises(RefusedError, match=f"'{OWNER}' is no stream"):
+        streams.needed(registry, OWNER)
+
+
+def test_pauses_double_until_the_fifth_failure_is_quarantined(registry):
+    streams.wish(registry, OWNER, streams.GENERATION, streams.RUN)
+    seen = []
+    for number in range(1, 6):
+        before = now()
+        found = streams.count_failure(registry, OWNER, f"exit {number}")
+        pause = found.next_start_at - before
+        seen.append((found.failures, round(pause.total_seconds()), found.quarantined_at is not None, found.last_failure))
+    assert seen == [
+        (1, 5, False, "exit 1"),
+        (2, 10, False, "exit 2"),
+        (3, 20, False, "exit 3"),
+        (4, 40, False, "exit 4"),
+        (5, 80, True, "exit 5"),
+    ]
+
+
+def test_a_pause_is_never_longer_than_five_minutes(registry, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_FAILURES", 100)
+    streams.wish(registry, OWNER, streams.GENERATION, streams.RUN)
+    for _ in range(12):
+        found = streams.count_failure(registry, OWNER, "")
+    assert found.next_start_at <= now() + timedelta(minutes=5)
+    assert found.quarantined_at is None
+
+
+def test_a_wish_to_run_lifts_the_quarantine_and_a_wish_to_drain_does_not(registry):
+    streams.wish(registry, OWNER, streams.GENERATION, streams.RUN)
+    for _ in range(5):
+        streams.count_failure(registry, OWNER, "")
+    streams.wish(registry, OWNER, streams.GENERATION, streams.DRAIN)
+    assert streams.needed(registry, OWNER).quarantined_at is not None
+
+    streams.wish(registry, OWNER, streams.GENERATION, streams.RUN)
+    found = streams.needed(registry, OWNER)
+    assert (found.quarantined_at, found.failures, found.next_start_at) == (None, 0, None)
+
+
+# --- drivers
+
+ENDS = "import sys; print('no such table: visits'); sys.exit(7)"
+STAYS = "import signal; signal.pause()"
+
+
+class Driver:
+    """What a supervisor starts instead of Spark: a Python process, its source free to choose."""
+
+    def __init__(self):
+        self.source = STAYS
+        self.started = []
+
+    def command(self, made):
+        return [sys.executable, "-c", self.source]
+
+    def submit(self, settings, owner, kind, number):
+        self.started.append((owner, kind, number))
+        return submit.Submit(Path("m"), [], Path("z"), "", {}, {}, f"{owner}.{number}", "local[2]")
+
+
+@pytest.fixture
+def driver(settings, monkeypatch):
+    stub = Driver()
+    monkeypatch.setattr(submit, "command", stub.command)
+    monkeypatch.setattr(supervise, "_submit", stub.submit)
+    wish(settings, streams.RUN)
+    yield stub
+    with transaction(settings.registry_url) as connection:
+        pids = [s.launched["pid"] for s in streams.all_of(connection) if s.launched and s.launched["pid"] != os.getpid()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def wish(settings, wanted):
+    with transaction(settings.registry_url) as connection:
+        streams.wish(connection, OWNER, streams.GENERATION, wanted)
+
+
+def stream(settings):
+    with transaction(settings.registry_url) as connection:
+        return streams.needed(connection, OWNER)
+
+
+def hold(settings, *pids):
+    """Take the lease for processes, as a driver does once it runs."""
+    holder = replace(leases.this_driver(), processes=tuple(leases.process_of(pid) for pid in pids))
+    with transaction(settings.registry_url) as connection:
+        leases.take(connection, OWNER, holder)
+
+
+def pid(settings):
+    return stream(settings).launched["pid"]
+
+
+def wait_dead(number):
+    # Python reaps forgotten children whenever it starts another: then it has ended too.
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+
+
+def kill(number):
+    os.kill(number, signal.SIGKILL)
+    wait_dead(number)
+
+
+def forward(settings):
+    """Let the pause before the next start be over."""
+    with transaction(settings.registry_url) as connection:
+        connection.execute(update(schema.streams).values(next_start_at=now()))
+
+
+def test_a_stream_that_nobody_wished_for_is_refused(settings):
+    with pytest.raises(RefusedError, match="is no stream"):
+        supervise.look(settings, OWNER)
+
+
+def test_a_driver_is_started_once_however_often_one_looks(settings, driver):
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+    started = pid(settings)
+    assert [supervise.look(settings, OWNER).state for _ in range(3)] == [supervise.STARTING] * 3
+    assert (driver.started, pid(settings)) == ([(OWNER, "generation", 1)], started)
+
+
+def test_a_driver_has_a_session_of_its_own_and_writes_into_its_log(settings, driver):
+    driver.source = "print('hello', flush=True); import signal; signal.pause()"
+    supervise.look(settings, OWNER)
+
+    assert os.getsid(pid(settings)) == pid(settings) != os.getsid(0)
+    assert (settings.home / "logs" / "streams" / OWNER / "driver.1.out").is_file()
+
+
+def test_a_living_lease_is_attached_to_even_by_a_registry_that_forgot_the_start(settings, driver):
+    supervise.look(settings, OWNER)
+    hold(settings, pid(settings))
+    started = pid(settings)
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, None)
+
+    seen = supervise.look(settings, OWNER)
+    assert (seen.state, f"pid {started}, token 1" in seen.message) == (supervise.RUNNING, True)
+    assert len(driver.started) == 1
+    kill(started)
+
+
+def test_a_driver_whose_parent_still_lives_is_not_doubled(settings, driver):
+    supervise.look(settings, OWNER)
+    first = pid(settings)
+    hold(settings, first, os.getpid())
+    kill(first)
+    assert supervise.look(settings, OWNER).state == supervise.RUNNING
+    assert len(driver.started) == 1
+
+
+def test_a_supervisor_about_to_start_stands_for_its_driver(settings, driver, other_process):
+    """Another supervisor crashed or waits between its record and its start: while it lives, nobody else starts."""
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, asdict(leases.process_of(other_process.pid)))
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+    assert driver.started == []
+
+    other_process.kill()
+    other_process.wait()
+    assert supervise.look(settings, OWNER).state == supervise.WAITING
+    assert stream(settings).failures == 1
+
+
+@pytest.fixture
+def other_process():
+    process = subprocess.Popen([sys.executable, "-c", STAYS])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_racing_supervisors_start_one_driver(settings, driver):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = list(pool.map(lambda _: supervise.look(settings, OWNER).state, range(4)))
+    assert (set(seen), len(driver.started)) == ({supervise.STARTING}, 1)
+
+
+def test_a_driver_that_ended_is_counted_with_its_last_words_and_comes_back_after_the_pause(settings, driver):
+    driver.source = ENDS
+    supervise.look(settings, OWNER)
+    wait_dead(pid(settings))
+
+    assert supervise.look(settings, OWNER).state == supervise.WAITING
+    found = stream(settings)
+    assert (found.failures, found.launched) == (1, None)
+    assert "driver.1.out: no such table: visits" in found.last_failure
+    assert [supervise.look(settings, OWNER).state for _ in range(2)] == [supervise.WAITING] * 2
+
+    forward(settings)
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+    assert driver.started == [(OWNER, "generation", 1), (OWNER, "generation", 2)]
+
+
+def test_a_crash_loop_is_quarantined_until_it_is_wished_to_run(settings, driver):
+    driver.source = ENDS
+    for _ in range(5):
+        supervise.look(settings, OWNER)
+        wait_dead(pid(settings))
+        seen = supervise.look(settings, OWNER)
+        forward(settings)
+
+    assert seen.state == supervise.QUARANTINED
+    assert "quarantined after 5 failures" in seen.message
+    assert "no such table: visits" in seen.message
+    assert (supervise.look(settings, OWNER).state, len(driver.started)) == (supervise.QUARANTINED, 5)
+
+    wish(settings, streams.RUN)
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+
+
+def test_a_wish_to_drain_starts_nothing_and_its_end_is_no_failure(settings, driver):
+    supervise.look(settings, OWNER)
+    first = pid(settings)
+    hold(settings, first)
+    wish(settings, streams.DRAIN)
+    assert supervise.look(settings, OWNER).state == supervise.DRAINING
+
+    kill(first)
+    assert [supervise.look(settings, OWNER).state for _ in range(2)] == [supervise.DRAINED] * 2
+    assert (stream(settings).failures, stream(settings).launched, len(driver.started)) == (0, None, 1)
+
+
+def test_failures_are_forgiven_after_a_healthy_hour(settings, driver):
+    supervise.look(settings, OWNER)
+    hold(settings, pid(settings))
+    table = schema.streams
+    for minutes, failures in ((59, 3), (61, 0)):
+        with transaction(settings.registry_url) as connection:
+            connection.execute(update(table).values(failures=3, launched_at=now() - timedelta(minutes=minutes)))
+        supervise.look(settings, OWNER)
+        assert stream(settings).failures == failures
+
+
+def test_a_start_that_fails_is_a_failure_and_leaves_nothing_behind(settings, driver, monkeypatch):
+    def changed(*_):
+        raise IntegrityError("bundle: changed since it was frozen: logic.py")
+
+    monkeypatch.setattr(supervise, "_submit", changed)
+    with pytest.raises(IntegrityError):
+        supervise.look(settings, OWNER)
+    found = stream(settings)
+    assert (found.failures, found.launched) == (1, None)
+    assert found.last_failure == "IntegrityError: bundle: changed since it was frozen: logic.py"
+    assert supervise.look(settings, OWNER).state == supervise.WAITING
+
+
+def test_a_driver_that_could_not_be_recorded_does_not_live_on(settings, driver, monkeypatch):
+    begun = []
+    original = subprocess.Popen
+    monkeypatch.setattr(supervise.subprocess, "Popen", lambda *a, **k: begun.append(original(*a, **k)) or begun[-1])
+
+    def away(connection, owner, launched):
+        if launched is not None and launched["pid"] != os.getpid():
+            raise RetryError("registry away")
+        real(connection, owner, launched)
+
+    real = streams.set_launched
+    monkeypatch.setattr(streams, "set_launched", away)
+    with pytest.raises(RetryError, match="registry away"):
+        supervise.look(settings, OWNER)
+
+    assert begun[0].wait(20) == -signal.SIGKILL
+
+
+# --- ending
+
+
+def test_stop_all_ends_drivers_by_their_own_process_and_leaves_the_wish(settings, driver, tmp_path):
+    mark = tmp_path / "ended"
+    driver.source = (
+        "import pathlib, signal, sys\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(mark)!r}).write_text('ended'), sys.exit(0)))\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()"
+    )
+    supervise.look(settings, OWNER)
+    number = pid(settings)
+    wait_ready(settings)
+    hold(settings, number)
+    supervise.stop_all(settings, timeout=30)
+
+    assert mark.read_text() == "ended"
+    assert (stream(settings).wish, stream(settings).launched, stream(settings).failures) == ("run", None, 0)
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+
+
+def wait_ready(settings):
+    """Block until the driver has written its first line."""
+    output = settings.home / "logs" / "streams" / OWNER / "driver.1.out"
+    while not output.read_text().endswith("\n"):
+        os.sched_yield()
+
+
+def test_stop_all_ends_a_driver_that_has_no_lease_yet_and_one_that_will_not_hear(settings, driver):
+    driver.source = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    supervise.look(settings, OWNER)
+    number = pid(settings)
+    wait_ready(settings)
+    supervise.stop_all(settings, timeout=0.2)
+    assert leases.process_of(number) is None
+
+    driver.source = STAYS
+    supervise.look(settings, OWNER)
+    number = pid(settings)
+    supervise.stop_all(settings, timeout=60)
+    assert os.waitid(os.P_PID, number, os.WEXITED).si_status == signal.SIGTERM
+
+
+def test_stop_all_spares_what_has_taken_over_a_pid_and_this_very_process(settings, driver, other_process):
+    stranger = replace(leases.process_of(other_process.pid), started=1)
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, asdict(stranger))
+        streams.wish(connection, "mirror-visits", streams.MIRROR, streams.RUN)
+        streams.set_launched(connection, "mirror-visits", asdict(leases.process_of(os.getpid())))
+    supervise.stop_all(settings, timeout=0)
+    assert other_process.poll() is None
+
+
+def test_end_waits_for_lease_and_process(settings, driver):
+    supervise.end(settings, "nobody-g1", timeout=0)
+    supervise.look(settings, OWNER)
+    number = pid(settings)
+    with pytest.raises(RetryError, match=f"{OWNER}: its driver does not end within 0 s"):
+        supervise.end(settings, OWNER, timeout=0)
+    hold(settings, number)
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, None)
+    with pytest.raises(RetryError):
+        supervise.end(settings, OWNER, timeout=0)
+    kill(number)
+    supervise.end(settings, OWNER, timeout=0)
+
+
+# --- places
+
+
+@pytest.mark.parametrize("place", [supervise.generation_folder, supervise.log_folder, supervise.checkpoint_folder])
+@pytest.mark.parametrize("owner", ["../live", "..", "a/b", ""])
+def test_a_hostile_name_reaches_no_folder(settings, place, owner):
+    with pytest.raises(RefusedError):
+        place(settings, owner)
+
+
+def test_a_stream_is_submitted_from_its_frozen_bundle_alone(settings):
+    with transaction(settings.registry_url) as connection:
+        generations.create(connection, generation(bundle="0" * 16), None)
+    (settings.generations / OWNER / "bundle").mkdir(parents=True)
+    with pytest.raises(IntegrityError, match="cannot be read"):
+        supervise._submit(settings, OWNER, streams.GENERATION, 1)
+
+

@@ -1,0 +1,142 @@
+"""One spark-submit as a value."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rewind.control import jvm, submit
+from rewind.control.bundle import Bundle
+from rewind.core.errors import RefusedError
+from rewind.core.settings import from_environment
+
+SECRET = "s3cr3t"
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(jvm, "java_home", lambda: Path("/java"))
+    jars = tmp_path / "jars"
+    (jars / "spark").mkdir(parents=True)
+    for name in ("b.jar", "a.jar"):
+        (jars / "spark" / name).write_bytes(b"")
+    (tmp_path / "options.json").write_text(f'{{"sasl_plain_password": "{SECRET}"}}')
+    return from_environment(
+        {
+            "REWIND_HOME": str(tmp_path / "home"),
+            "REWIND_KAFKA_BOOTSTRAP": "k:9092",
+            "REWIND_JARS": str(jars),
+            "REWIND_REGISTRY_URL": f"postgresql://ann:{SECRET}@db/rewind",
+            "REWIND_KAFKA_OPTIONS_FILE": str(tmp_path / "options.json"),
+            "REWIND_DRIVER_MEMORY": "2g",
+        }
+    )
+
+
+BUNDLE = Bundle(Path("/b"), "h", {})
+
+
+def made(settings, job="stream", **changes):
+    return submit.make(settings, BUNDLE, job, ["--job-id", "visits-g1", 5], name="visits-g1.3", **changes)
+
+
+def test_application_and_packages_are_those_of_the_bundle(settings):
+    found = made(settings)
+    assert (found.application, found.py_files) == (Path("/b/main/stream.py"), Path("/b/rewind.zip"))
+    assert (found.name, found.master, found.arguments) == ("visits-g1.3", "local[2]", ["--job-id", "visits-g1", "5"])
+
+
+def test_the_command_line(settings):
+    line = submit.command(made(settings))
+
+    assert Path(line[0]) == Path(sys.executable).parent / "spark-submit"
+    assert line[1:7] == ["--master", "local[2]", "--name", "visits-g1.3", "--py-files", "/b/rewind.zip"]
+    assert line[-4:] == ["/b/main/stream.py", "--job-id", "visits-g1", "5"]
+    class_path = f"{settings.jars}/spark/a.jar:{settings.jars}/spark/b.jar"
+    assert line[7:9] == ["--driver-class-path", class_path]
+    assert f"spark.executor.extraClassPath={class_path}" in line
+    assert "spark.driver.memory=2g" in line
+
+
+def test_no_checkout_on_the_path_wins_over_the_bundle(settings, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/checkout/include")
+    assert submit.environment(made(settings))["PYTHONPATH"] == ""
+
+
+def test_no_secret_is_in_arguments_or_conf(settings):
+    found = made(settings)
+    assert SECRET not in " ".join(submit.command(found))
+    assert SECRET not in str(found.conf)
+    assert SECRET in found.environment["REWIND_REGISTRY_URL"], "it travels by environment"
+    assert SECRET not in str({k: v for k, v in found.environment.items() if k != "REWIND_REGISTRY_URL"})
+
+
+def test_the_driver_gets_settings_python_and_java(settings, monkeypatch):
+    monkeypatch.setenv("INHERITED", "yes")
+    found = submit.environment(made(settings, environment={"MORE": "1"}))
+    assert from_environment(found) == settings
+    assert (found["PYSPARK_PYTHON"], found["PYSPARK_DRIVER_PYTHON"]) == (sys.executable, sys.executable)
+    assert (found["JAVA_HOME"], found["INHERITED"], found["MORE"]) == ("/java", "yes", "1")
+
+
+@pytest.mark.parametrize(("master", "address"), [("local[2]", "127.0.0.1"), ("spark://host:7077", None), ("yarn", None)])
+def test_only_a_local_driver_hides_on_loopback(settings, master, address):
+    from dataclasses import replace
+
+    assert made(replace(settings, spark_master=master)).environment.get("SPARK_LOCAL_IP") == address
+
+
+def test_what_is_chosen_wins_over_the_usual(settings):
+    found = made(settings, conf={"spark.log.level": "INFO", "x": "y"}).conf
+    assert (found["spark.log.level"], found["x"], found["spark.ui.enabled"]) == ("INFO", "y", "false")
+
+
+@pytest.mark.parametrize(("job", "short"), [("spin_up", True), ("deploy", True), ("stream", False), ("backfill", False)])
+def test_short_steps_do_without_the_second_compiler(settings, job, short):
+    assert ("-XX:TieredStopAtLevel=1" in made(settings, job).conf["spark.driver.extraJavaOptions"]) is short
+
+
+def test_the_archive_is_used_where_there_is_one(settings):
+    assert "SharedArchiveFile" not in jvm.driver_java_options(settings.jars, short=False)
+    (settings.jars / "rewind.jsa").write_bytes(b"")
+    assert jvm.driver_java_options(settings.jars, short=False) == f'"-XX:SharedArchiveFile={settings.jars}/rewind.jsa"'
+
+
+def test_missing_jars_are_named_with_their_cure(settings):
+    for jar in (settings.jars / "spark").iterdir():
+        jar.unlink()
+    with pytest.raises(RefusedError) as raised:
+        made(settings)
+    assert (raised.value.field, raised.value.cure) == ("REWIND_JARS", "Run `make setup`")
+
+
+def fake_java(home, listing):
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(f"#!/bin/sh\nprintf '{listing}'\n")
+    (home / "bin" / "java").chmod(0o755)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("listing", "usable"),
+    [
+        ("java.base@17.0.1\\njdk.incubator.vector@17.0.1\\n", True),
+        ("java.base@21\\njdk.incubator.vector@21\\n", True),
+        ("java.base@22-ea\\njdk.incubator.vector@22-ea\\n", True),
+        ("java.base@11.0.2\\njdk.incubator.vector@11\\n", False),
+        ("java.base@17.0.1\\n", False),
+        ("", False),
+    ],
+)
+def test_a_java_is_usable_when_it_is_new_enough_and_whole(tmp_path, listing, usable):
+    assert jvm.is_usable(fake_java(tmp_path / "java", listing)) is usable
+
+
+def test_a_missing_java_is_named_with_its_cure(tmp_path, monkeypatch):
+    assert not jvm.is_usable(tmp_path)
+    monkeypatch.setattr(jvm, "find_java", lambda: None)
+    with pytest.raises(RefusedError) as raised:
+        jvm.java_home()
+    assert (raised.value.field, "Install openjdk-17" in raised.value.cure) == ("JAVA_HOME", True)

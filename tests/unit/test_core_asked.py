@@ -1,0 +1,58 @@
+"""Six ways to ask for a range."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rewind.core import asked
+from rewind.core.errors import RefusedError
+
+NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("earliest", asked.Earliest()),
+        ("  earliest\n", asked.Earliest()),
+        ("live", asked.FromLive()),
+        ("2025-09-04T07:00:00+02:00", asked.At(datetime(2025, 9, 4, 5, tzinfo=UTC))),
+        ("P9D", asked.At(datetime(2025, 9, 1, 12, tzinfo=UTC))),
+        ("PT90S", asked.At(datetime(2025, 9, 10, 11, 58, 30, tzinfo=UTC))),
+        ("shift-by:-1000", asked.ShiftBy(-1000)),
+        ("shift-by:5", asked.ShiftBy(5)),
+        ('{"visits":{"0":23,"1":-2}}', asked.Exactly({0: 23, 1: -2})),
+    ],
+)
+def test_each_form_has_its_value(text, value):
+    assert asked.parse(text, "visits", "from", NOW) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "'' is no position"),
+        ("latest", "'latest' is no position"),
+        ("abc", "'abc' is no position"),
+        ("Earliest", "'Earliest' is no position"),
+        ("2025-02-30T00:00:00Z", "is no instant"),
+        ("2025-09-04T07:00:00", "has no time zone"),
+        ("P9", "'P9' is no duration"),
+        ("P999999999999D", "longer than a century"),
+        ("shift-by:", "'' is no whole number"),
+        ("shift-by:many", "'many' is no whole number"),
+        ("shift-by:1.5", "'1.5' is no whole number"),
+        ("{abc}", "is not JSON"),
+        ('{"carts":{"0":1}}', "must name the topic 'visits'"),
+        ('{"visits":{"0":-3}}', "-3 is no partition or offset"),
+    ],
+)
+@pytest.mark.parametrize("field", ["from", "to"])
+def test_a_bad_value_is_refused_with_the_field_named(text, problem, field):
+    with pytest.raises(RefusedError) as raised:
+        asked.parse(text, "visits", field, NOW)
+
+    assert raised.value.field == field
+    assert problem in raised.value.problem
