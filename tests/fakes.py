@@ -9,7 +9,8 @@ import base64
 import functools
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 from rewind.control import database
 from rewind.control.broker import COPIED_SETTINGS
-from rewind.core.errors import RefusedError
+from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import OffsetRange, Vector
 from rewind.core.pipeline import Pipeline
 from rewind.core.planner import Code, World
@@ -46,6 +47,7 @@ class FakeBroker:
     described: dict[str, Topic] = field(default_factory=dict)
     records: dict[str, list[SimpleNamespace]] = field(default_factory=dict)
     positions: dict[str, dict[str, Vector]] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
 
     def topics(self) -> list[str]:
         return sorted(self.described)
@@ -86,9 +88,22 @@ class FakeBroker:
         return dict(self.positions.get(group, {}).get(topic, {}))
 
     def commit(self, group: str, topic: str, vector: Mapping[int, int]) -> None:
+        unknown = {p: "UnknownTopicOrPartitionError" for p in vector if p not in self.described[topic].latest}
+        if unknown:
+            raise RetryError(f"group {group}: the broker refused the positions of {unknown}")
         self.positions.setdefault(group, {}).setdefault(topic, {}).update(vector)
 
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """Be a member of a group meanwhile."""
+        self.positions.setdefault(group, {})
+        self.members.add(group)
+        yield
+        self.members.discard(group)
+
     def delete_group(self, group: str) -> bool:
+        if group in self.members:
+            raise RetryError(f"NonEmptyGroupError: group {group} could not be deleted")
         return self.positions.pop(group, None) is not None
 
     def send(self, topic: str, key: bytes, value: bytes | None) -> None:

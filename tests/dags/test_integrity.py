@@ -16,7 +16,7 @@ PIPELINES = {
     "visits": GOOD,
     "carts": GOOD,
     "torn": "source: {topic: ",
-    "typo": "source: {topic: t, schema: s, shema: s}\noutput: {topic: o}",
+    "typo": "source: {topic: t, schema: s, columns: s}\noutput: {topic: o}",
 }
 
 # Runs as Airflow's dag-processor does, with the DAG folder on the path; once for each environment on its input.

@@ -10,7 +10,7 @@ from rewind_airflow import sights, waits
 from rewind_airflow.sights import Race
 from rewind_airflow.waits import CatchUp, Observe, Supervise
 
-from rewind.control import leases, rewinds, streams, supervise
+from rewind.control import broker, leases, rewinds, streams, supervise
 from rewind.control.database import now, transaction
 from rewind.control.supervise import Sighting
 from rewind.core.errors import IntegrityError, RetryError
@@ -98,12 +98,11 @@ def test_a_repair_has_nothing_to_catch_up(context, opened, steps):
     assert steps("catch_up") == []
 
 
-def test_a_broker_that_is_away_is_waited_for(context, opened, steps):
+def test_a_broker_that_is_away_is_waited_for(context, opened, steps, monkeypatch):
     # The installation's address answers nothing.
+    monkeypatch.setattr(broker, "TIMEOUT_MILLISECONDS", 300)
     opened()
-    sights_before = steps("catch_up")
     assert CatchUp(task_id="catch_up").poke(context) is False
-    assert sights_before == []
     assert steps("catch_up") == [("running", None)]
 
 

@@ -52,7 +52,17 @@ def test_every_field_reaches_the_request():
 
 @pytest.mark.parametrize(
     "position",
-    ["earliest", "live", "shift-by:-5", "P9D", "PT1H", "P1DT12H", "2025-09-04T07:00:00Z", '{"visits":{"0":1}}', "\n live "],
+    [
+        "earliest",
+        "live",
+        "shift-by:-5",
+        "P9D",
+        "PT1H",
+        "P1DT12H",
+        "2025-09-04T07:00:00Z",
+        '{"visits":{"0":1}}',
+        "\n live ",
+    ],
 )
 def test_a_position_of_each_form_passes_the_form(position):
     assert requests.parse("visits", {"from": position, "to": position}).start == position.strip()
@@ -185,9 +195,17 @@ FAULTS = [
     (LEAST + "stream: {max_offsets: 0}", "pipeline.yaml.stream.max_offsets", "minimum of 1"),
     (LEAST + "stream: {trigger: 5s}", "stream.trigger", "'5s' is no duration"),
     (LEAST + "compare: {expected: [{rule: x}]}", "pipeline.yaml.compare.expected.0", "'column' is a required"),
-    ("source: {topic: t, schema: s, isolation: dirty}\noutput: {topic: o}", "pipeline.yaml.source.isolation", "'dirty'"),
+    (
+        "source: {topic: t, schema: s, isolation: dirty}\noutput: {topic: o}",
+        "pipeline.yaml.source.isolation",
+        "'dirty'",
+    ),
     ("source: {topic: 'a b', schema: s}\noutput: {topic: o}", "source.topic", "a b"),
-    ("source: {topic: t, schema: s}\noutput: {topic: ../live}", "output.topic", "'../live-g99999-dead' is no legal name"),
+    (
+        "source: {topic: t, schema: s}\noutput: {topic: ../live}",
+        "output.topic",
+        "'../live-g99999-dead' is no legal name",
+    ),
     ("source: {topic: t, schema: s}\noutput: {topic: " + "o" * 240 + "}", "output.topic", "has 252 characters"),
     ("source: {topic: " + "t" * 240 + ", schema: s}\noutput: {topic: o}", "source.topic", "has 252 characters"),
     ("source: {topic: ", "visits", "is no YAML"),

@@ -23,8 +23,8 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.plan import Plan, Request, sealed
-from tests.fakes import installation
 from tests.fakes import generation as a_generation
+from tests.fakes import installation
 
 GRACE = timedelta(hours=1)
 G1, G2, G3 = "visits_converter-g1", "visits_converter-g2", "visits_converter-g3"
@@ -116,9 +116,8 @@ def test_a_registry_out_of_reach_asks_for_a_retry_and_tells_no_password(tmp_path
 
 def test_a_registry_that_stays_locked_asks_for_a_retry(url, monkeypatch):
     monkeypatch.setattr(database, "BUSY_MILLISECONDS", 20)
-    with transaction(url), ThreadPoolExecutor(1) as other:
-        with pytest.raises(RetryError, match="locked"):
-            other.submit(lambda: transaction(url).__enter__()).result(30)
+    with transaction(url), ThreadPoolExecutor(1) as other, pytest.raises(RetryError, match="locked"):
+        other.submit(lambda: transaction(url).__enter__()).result(30)
 
 
 # --- what the schema itself forbids
@@ -143,7 +142,14 @@ def test_pipelines_do_not_stand_in_each_others_way(registry):
 def test_the_schema_holds_one_active_rewind_a_pipeline(registry):
     made = a_plan()
     rewinds.store_plan(registry, made)
-    row = {"pipeline": "visits_converter", "plan_id": made.id, "job_id": G2, "state": "active", "reason": "", "created_at": now()}
+    row = {
+        "pipeline": "visits_converter",
+        "plan_id": made.id,
+        "job_id": G2,
+        "state": "active",
+        "reason": "",
+        "created_at": now(),
+    }
     registry.execute(insert(schema.rewinds).values(id="rw-1", **row))
 
     with pytest.raises(IntegrityError):
@@ -219,6 +225,14 @@ def test_moves_go_by_the_lifecycle_and_are_harmless_again(registry):
     assert generations.read(registry, G1).state == "aborted"
 
 
+def test_a_move_that_another_transaction_overtook_is_refused(registry, monkeypatch):
+    stale = create(registry, 1)
+    generations.move(registry, G1, lifecycle.ABORTED)
+    monkeypatch.setattr(generations, "read", lambda connection, job_id: stale)
+    with pytest.raises(WorldMovedError, match=f"{G1} is no longer candidate"):
+        generations.move(registry, G1, lifecycle.LIVE)
+
+
 # --- the pointer
 
 
@@ -271,7 +285,9 @@ def test_a_switch_done_already_returns_its_epoch_and_moves_nothing(registry):
 @pytest.mark.parametrize(("old", "new", "epoch"), [(G1, G2, 2), (G3, G2, 1), (G2, G1, 1), (G1, G3, 0)])
 def test_a_pointer_that_is_elsewhere_is_not_moved(registry, old, new, epoch):
     deployed(registry)
-    with pytest.raises(WorldMovedError, match=f"the pointer of visits_converter is at {G1} at epoch 1, not {old} at {epoch}"):
+    with pytest.raises(
+        WorldMovedError, match=f"the pointer of visits_converter is at {G1} at epoch 1, not {old} at {epoch}"
+    ):
         switch(registry, old, new, epoch)
     assert states(registry) == {"g1": "live", "g2": "candidate"}
 

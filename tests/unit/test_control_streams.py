@@ -16,7 +16,6 @@ from sqlalchemy import update
 
 from rewind.control import generations, leases, schema, streams, submit, supervise
 from rewind.control.database import now, transaction
-from rewind.control.leases import Process
 from rewind.core.errors import IntegrityError, RefusedError, RetryError
 from tests.fakes import generation, installation
 
@@ -66,7 +65,9 @@ def test_pauses_double_until_the_fifth_failure_is_quarantined(registry):
         before = now()
         found = streams.count_failure(registry, OWNER, f"exit {number}")
         pause = found.next_start_at - before
-        seen.append((found.failures, round(pause.total_seconds()), found.quarantined_at is not None, found.last_failure))
+        seen.append(
+            (found.failures, round(pause.total_seconds()), found.quarantined_at is not None, found.last_failure)
+        )
     assert seen == [
         (1, 5, False, "exit 1"),
         (2, 10, False, "exit 2"),
@@ -122,11 +123,13 @@ class Driver:
 def driver(settings, monkeypatch):
     stub = Driver()
     monkeypatch.setattr(submit, "command", stub.command)
-    monkeypatch.setattr(supervise, "_submit", stub.submit)
+    monkeypatch.setattr(supervise, "submit_of", stub.submit)
     wish(settings, streams.RUN)
     yield stub
     with transaction(settings.registry_url) as connection:
-        pids = [s.launched["pid"] for s in streams.all_of(connection) if s.launched and s.launched["pid"] != os.getpid()]
+        pids = [
+            s.launched["pid"] for s in streams.all_of(connection) if s.launched and s.launched["pid"] != os.getpid()
+        ]
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -301,7 +304,7 @@ def test_a_start_that_fails_is_a_failure_and_leaves_nothing_behind(settings, dri
     def changed(*_):
         raise IntegrityError("bundle: changed since it was frozen: logic.py")
 
-    monkeypatch.setattr(supervise, "_submit", changed)
+    monkeypatch.setattr(supervise, "submit_of", changed)
     with pytest.raises(IntegrityError):
         supervise.look(settings, OWNER)
     found = stream(settings)
@@ -358,7 +361,9 @@ def wait_ready(settings):
 
 
 def test_stop_all_ends_a_driver_that_has_no_lease_yet_and_one_that_will_not_hear(settings, driver):
-    driver.source = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    driver.source = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    )
     supervise.look(settings, OWNER)
     number = pid(settings)
     wait_ready(settings)
@@ -412,6 +417,4 @@ def test_a_stream_is_submitted_from_its_frozen_bundle_alone(settings):
         generations.create(connection, generation(bundle="0" * 16), None)
     (settings.generations / OWNER / "bundle").mkdir(parents=True)
     with pytest.raises(IntegrityError, match="cannot be read"):
-        supervise._submit(settings, OWNER, streams.GENERATION, 1)
-
-
+        supervise.submit_of(settings, OWNER, streams.GENERATION, 1)

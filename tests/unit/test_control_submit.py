@@ -81,7 +81,9 @@ def test_the_driver_gets_settings_python_and_java(settings, monkeypatch):
     assert (found["JAVA_HOME"], found["INHERITED"], found["MORE"]) == ("/java", "yes", "1")
 
 
-@pytest.mark.parametrize(("master", "address"), [("local[2]", "127.0.0.1"), ("spark://host:7077", None), ("yarn", None)])
+@pytest.mark.parametrize(
+    ("master", "address"), [("local[2]", "127.0.0.1"), ("spark://host:7077", None), ("yarn", None)]
+)
 def test_only_a_local_driver_hides_on_loopback(settings, master, address):
     from dataclasses import replace
 
@@ -93,7 +95,9 @@ def test_what_is_chosen_wins_over_the_usual(settings):
     assert (found["spark.log.level"], found["x"], found["spark.ui.enabled"]) == ("INFO", "y", "false")
 
 
-@pytest.mark.parametrize(("job", "short"), [("spin_up", True), ("deploy", True), ("stream", False), ("backfill", False)])
+@pytest.mark.parametrize(
+    ("job", "short"), [("spin_up", True), ("deploy", True), ("stream", False), ("backfill", False)]
+)
 def test_short_steps_do_without_the_second_compiler(settings, job, short):
     assert ("-XX:TieredStopAtLevel=1" in made(settings, job).conf["spark.driver.extraJavaOptions"]) is short
 

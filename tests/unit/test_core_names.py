@@ -20,7 +20,9 @@ def test_a_job_id_says_pipeline_kind_and_number(text, parts):
     assert names.parse_job_id(text) == parts
 
 
-@pytest.mark.parametrize("text", ["", "visits", "visits-g0", "visits-g01", "visits-x1", "-g1", "visits-g", "visits-g1\n"])
+@pytest.mark.parametrize(
+    "text", ["", "visits", "visits-g0", "visits-g01", "visits-x1", "-g1", "visits-g", "visits-g1\n"]
+)
 def test_other_text_is_no_job_id(text):
     with pytest.raises(RefusedError) as raised:
         names.parse_job_id(text)
@@ -94,7 +96,10 @@ def test_each_derived_name_is_checked():
 
 
 def test_a_name_does_not_collide_with_itself():
-    assert names.checked_new(["visits-v2", "visits_v2-g1"], ["visits_v2-g1"], "pipeline") == ["visits-v2", "visits_v2-g1"]
+    assert names.checked_new(["visits-v2", "visits_v2-g1"], ["visits_v2-g1"], "pipeline") == [
+        "visits-v2",
+        "visits_v2-g1",
+    ]
 
 
 @pytest.mark.parametrize("name", ILLEGAL)

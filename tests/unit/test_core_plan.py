@@ -28,7 +28,11 @@ MADE = sealed(
         bytes=199_000,
         chunks=2,
         estimate_seconds=3.6,
-        differences=(Difference("logic.py", "aaa", "bbb"), Difference("new.py", "", "ccc"), Difference("x.py", "d", "")),
+        differences=(
+            Difference("logic.py", "aaa", "bbb"),
+            Difference("new.py", "", "ccc"),
+            Difference("x.py", "d", ""),
+        ),
         config=PIPELINE.frozen(),
         bundle="b2",
         output_schema="e STRING",

@@ -179,7 +179,11 @@ def test_an_instant_that_is_now_has_passed():
 @pytest.mark.parametrize(
     ("start", "end", "problem"),
     [
-        ('{"visits":{"0":9,"1":0}}', '{"visits":{"0":8,"1":5}}', "inverted or beyond the end (partition 0: from 9 to 8)"),
+        (
+            '{"visits":{"0":9,"1":0}}',
+            '{"visits":{"0":8,"1":5}}',
+            "inverted or beyond the end (partition 0: from 9 to 8)",
+        ),
         ("earliest", '{"visits":{"0":101,"1":60}}', "ends after Kafka's end (partition 0: 101 after 100)"),
         ('{"visits":{"0":9,"1":5}}', '{"visits":{"0":9,"1":5}}', "the range is empty"),
         ("earliest", "xyz", "'xyz' is no position"),
@@ -331,7 +335,10 @@ def test_a_repair_must_be_mirrored_to_its_end_but_a_rewind_need_not():
     behind = mirror({0: (0, 80), 1: (0, 60)})
 
     assert planned(seen=world(state=behind)).end == {0: 100, 1: 60}
-    assert "partition 0 offset 80-99" in refusal(request("earliest", '{"visits":{"0":-1,"1":-1}}'), world(state=behind)).problem
+    assert (
+        "partition 0 offset 80-99"
+        in refusal(request("earliest", '{"visits":{"0":-1,"1":-1}}'), world(state=behind)).problem
+    )
 
 
 # --- cases C15 and C16: partitions
@@ -347,10 +354,13 @@ def test_an_added_partition_starts_at_zero_and_is_told():
 
 @pytest.mark.parametrize("text", ["live", "shift-by:-10"])
 def test_a_partition_that_live_never_read_starts_at_its_earliest(text):
-    assert planned(request(text), world(topic({0: 0, 1: 0, 2: 3}, {0: 100, 1: 60, 2: 20}))).start[2] == {
-        "live": 3,
-        "shift-by:-10": 0,
-    }[text]
+    assert (
+        planned(request(text), world(topic({0: 0, 1: 0, 2: 3}, {0: 100, 1: 60, 2: 20}))).start[2]
+        == {
+            "live": 3,
+            "shift-by:-10": 0,
+        }[text]
+    )
 
 
 @pytest.mark.parametrize(
@@ -391,7 +401,10 @@ def moved_worlds():
         {"seen": world(lifecycle=FakeLifecycle(generation(number=5)))},
     )
     new = FakeLifecycle(generation(topic_id="newTopicId"))
-    yield f"topic_id was {TOPIC_ID}, is newTopicId", {"seen": world(topic({0: 0, 1: 0}, {0: 9, 1: 9}, "newTopicId"), None, new)}
+    yield (
+        f"topic_id was {TOPIC_ID}, is newTopicId",
+        {"seen": world(topic({0: 0, 1: 0}, {0: 9, 1: 9}, "newTopicId"), None, new)},
+    )
     yield "partitions was [0, 1], is [0, 1, 2]", {"seen": world(topic({0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))}
     yield "bundle was b2, is b3", {"code": replace(CODE, bundle="b3")}
     third = FakeLifecycle(generation(), numbers={"g": 3, "r": 1})
@@ -399,7 +412,9 @@ def moved_worlds():
     yield "the configuration has changed", {"pipeline": replace(PIPELINE, lag_gate=1)}
 
 
-@pytest.mark.parametrize(("told", "moved"), list(moved_worlds()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("told", "moved"), list(moved_worlds()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_plan_is_refused_when_a_premise_moved(told, moved):
     made = planned()
 

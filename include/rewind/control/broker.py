@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
     CoordinatorLoadInProgressError,
@@ -63,12 +63,16 @@ def client_options(settings: Settings) -> dict[str, Any]:
 def _read_options(settings: Settings) -> dict[str, Any]:
     path, field = settings.kafka_options_file, "REWIND_KAFKA_OPTIONS_FILE"
     assert path is not None
-    if path.stat().st_mode & 0o077:
-        raise RefusedError(field, f"{path} can be read by others", "chmod 600 it: it holds secrets")
     try:
+        if path.stat().st_mode & 0o077:
+            raise RefusedError(field, f"{path} can be read by others", "chmod 600 it: it holds secrets")
         options = json.loads(path.read_text())
+    except OSError as error:
+        raise RefusedError(field, f"{path} cannot be read ({error.strerror})", "Make it, or unset it") from None
     except ValueError:
         raise RefusedError(field, f"{path} is not JSON", "Write one JSON object of client options") from None
+    if not isinstance(options, dict):
+        raise RefusedError(field, f"{path} is no JSON object", "Write one JSON object of client options")
     unknown = sorted(set(options) - ALLOWED_OPTIONS)
     if unknown:
         raise RefusedError(field, f"{unknown} may not be set", f"Allowed are {sorted(ALLOWED_OPTIONS)}")
@@ -170,18 +174,13 @@ class Broker:
             raise RetryError(f"group {group}: the broker refused the positions of {refused}")
 
     def delete_group(self, group: str) -> bool:
-        """Delete a consumer group and return whether there was one."""
+        """Delete a consumer group and return whether there was one.
+
+        Raises:
+            RetryError: It has members, or the broker does not delete it.
+        """
         with self._admin() as admin:
-            try:
-                outcome = dict(_coordinated(lambda: admin.delete_groups([group])))[group]
-            except GroupIdNotFoundError:
-                return False
-            error = outcome if isinstance(outcome, type) else type(outcome)
-            if error is GroupIdNotFoundError:
-                return False
-            if getattr(error, "errno", 0):
-                raise RetryError(f"group {group} could not be deleted: {error.__name__}")
-            return True
+            return bool(_coordinated(lambda: _delete_group(admin, group)))
 
     def send(self, topic: str, key: bytes, value: bytes | None) -> None:
         """Send one record and wait until it is stored.
@@ -247,6 +246,14 @@ def _coordinated(call: Callable[[], Any], seconds: float = 15) -> Any:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+def _delete_group(admin: Any, group: str) -> bool:
+    # The client answers with "OK" or the name of an error's class, and raises nothing.
+    outcome = admin.delete_groups([group])[group]
+    if outcome not in ("OK", GroupIdNotFoundError.__name__):
+        raise getattr(errors, outcome, KafkaError)(f"group {group} could not be deleted")
+    return bool(outcome == "OK")
 
 
 def topic_id_text(value: Any) -> str:

@@ -1,18 +1,20 @@
 """Bundles: the code of a generation, frozen with hashes.
 
 A bundle is a folder `<hash>/` with `main/*.py` (the spark-submit mains), `rewind.zip` (the packages `rewind`
-and `pipelines`) and `bundle.json` (the hash of every file). The zip holds regular packages with directory
-entries: a namespace package in a zip would lose silently to one in a checkout.
+and `pipelines`) and `bundle.json` (the hash of every file, and of the zip as it lies there). The zip holds
+regular packages with directory entries: a namespace package in a zip would lose silently to one in a checkout.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +81,7 @@ def running(main: Path) -> Bundle:
     folder = main.resolve().parent.parent
     try:
         whole = str(json.loads((folder / "bundle.json").read_text())["hash"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"{main} was not submitted from a bundle ({error})") from None
     return verified(folder, whole[:16])
 
@@ -99,8 +101,9 @@ def verified(folder: Path, expected: str) -> Bundle:
         IntegrityError: A file is missing, unlisted or changed, or it is another bundle.
     """
     try:
-        listed: dict[str, str] = json.loads((folder / "bundle.json").read_text())["files"]
-    except (OSError, ValueError, KeyError) as error:
+        body = json.loads((folder / "bundle.json").read_text())
+        listed, packed_hash = dict(body["files"]), str(body["zip"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"bundle {folder}: bundle.json cannot be read ({error}); rewind with same_code") from None
     if _hash(json.dumps(listed, sort_keys=True).encode())[:16] != expected:
         raise IntegrityError(f"bundle {folder} is not {expected}; rewind with same_code to make a new generation")
@@ -108,14 +111,21 @@ def verified(folder: Path, expected: str) -> Bundle:
     mains = (p for p in (folder / "main").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     found = {p.relative_to(folder).as_posix(): _hash(p.read_bytes()) for p in mains}
     try:
-        with zipfile.ZipFile(folder / "rewind.zip") as packed:
-            found |= {i.filename: _hash(packed.read(i)) for i in packed.infolist() if not i.is_dir()}
-    except (OSError, zipfile.BadZipFile) as error:
+        content = (folder / "rewind.zip").read_bytes()
+        found |= _packed(content)
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise IntegrityError(f"bundle {folder}: rewind.zip cannot be read ({error})") from None
     changed = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
+    if not changed and _hash(content) != packed_hash:
+        changed = ["rewind.zip"]
     if changed:
         raise IntegrityError(f"bundle {folder}: changed since it was frozen: {', '.join(changed)}")
     return Bundle(folder, expected, listed)
+
+
+def _packed(content: bytes) -> dict[str, str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
+        return {i.filename: _hash(packed.read(i)) for i in packed.infolist() if not i.is_dir()}
 
 
 def check_origin(modules: Mapping[str, object], bundle: Path) -> None:
@@ -169,9 +179,8 @@ def _write(folder: Path, sources: Mapping[str, Path], files: Mapping[str, str], 
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), packed[name].read_bytes(), zipfile.ZIP_DEFLATED)
         for name in sources.keys() - packed.keys():
             shutil.copyfile(sources[name], staging / name)
-        (staging / "bundle.json").write_text(
-            json.dumps({"hash": whole, "files": dict(files)}, indent=1, sort_keys=True)
-        )
+        body = {"hash": whole, "files": dict(files), "zip": _hash((staging / "rewind.zip").read_bytes())}
+        (staging / "bundle.json").write_text(json.dumps(body, indent=1, sort_keys=True))
 
 
 class _beside:  # noqa: N801 - reads as the step it is in a with statement

@@ -111,12 +111,15 @@ def move(connection: Connection, job_id: str, state: str) -> None:
 
     Raises:
         RefusedError: The lifecycle does not allow the move.
+        WorldMovedError: Another transaction has moved it meanwhile.
     """
     old = read(connection, job_id).state
     if old == state:
         return
     lifecycle.check_move(job_id, old, state)
-    connection.execute(update(_table).where((_table.c.job_id == job_id) & (_table.c.state == old)).values(state=state))
+    unchanged = (_table.c.job_id == job_id) & (_table.c.state == old)
+    if connection.execute(update(_table).where(unchanged).values(state=state)).rowcount != 1:
+        raise WorldMovedError("job_id", f"{job_id} is no longer {old}", "Look at `python -m rewind status`")
 
 
 def set_first(connection: Connection, job_id: str) -> int:

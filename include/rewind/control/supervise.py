@@ -101,7 +101,7 @@ def look(settings: Settings, owner: str) -> Sighting:
 
 def launch(settings: Settings, owner: str, kind: str, number: int) -> Process:
     """Start the driver of a stream in a session of its own and record its process."""
-    made = _submit(settings, owner, kind, number)
+    made = submit_of(settings, owner, kind, number)
     folder = log_folder(settings, owner)
     with side_effect("stream.launch"), (folder / f"driver.{number}.out").open("wb") as output:
         started = subprocess.Popen(
@@ -122,6 +122,26 @@ def launch(settings: Settings, owner: str, kind: str, number: int) -> Process:
         os.killpg(started.pid, signal.SIGKILL)
         raise
     return process
+
+
+def submit_of(settings: Settings, owner: str, kind: str, number: int) -> submit.Submit:
+    """Return the submit of a stream's driver, from its frozen bundle, with its log in rotating files.
+
+    Raises:
+        IntegrityError: The frozen bundle was changed.
+    """
+    folder = log_folder(settings, owner)
+    logging = folder / "log4j2.properties"
+    logging.write_text(LOGGING.format(folder=folder, owner=owner))
+    if kind == streams.MIRROR:
+        code, job, arguments = bundle.build(settings, None), "mirror", ["--owner", owner]
+    else:
+        with transaction(settings.registry_url) as connection:
+            generation = generations.read(connection, owner)
+        code, job, arguments = frozen_bundle(settings, owner, generation.bundle), "stream", ["--job-id", owner]
+    options = submit.usual_conf(settings, short=False)["spark.driver.extraJavaOptions"]
+    conf = {"spark.driver.extraJavaOptions": f"{options} -Dlog4j2.configurationFile=file:{logging}".strip()}
+    return submit.make(settings, code, job, arguments, name=f"{owner}.{number}", conf=conf)
 
 
 def generation_folder(settings: Settings, job_id: str) -> Path:
@@ -232,21 +252,6 @@ def _last_words(settings: Settings, owner: str) -> str:
         return "it left no output"
     lines = outputs[-1].read_text(errors="replace").splitlines()
     return f"{outputs[-1]}: " + " | ".join(line for line in lines[-8:] if line.strip())[-2_000:]
-
-
-def _submit(settings: Settings, owner: str, kind: str, number: int) -> submit.Submit:
-    folder = log_folder(settings, owner)
-    logging = folder / "log4j2.properties"
-    logging.write_text(LOGGING.format(folder=folder, owner=owner))
-    if kind == streams.MIRROR:
-        code, job, arguments = bundle.build(settings, None), "mirror", ["--owner", owner]
-    else:
-        with transaction(settings.registry_url) as connection:
-            generation = generations.read(connection, owner)
-        code, job, arguments = frozen_bundle(settings, owner, generation.bundle), "stream", ["--job-id", owner]
-    options = submit.usual_conf(settings, short=False)["spark.driver.extraJavaOptions"]
-    conf = {"spark.driver.extraJavaOptions": f"{options} -Dlog4j2.configurationFile=file:{logging}".strip()}
-    return submit.make(settings, code, job, arguments, name=f"{owner}.{number}", conf=conf)
 
 
 def _signal(processes: Iterable[Process], which: signal.Signals) -> None:

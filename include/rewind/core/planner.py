@@ -300,9 +300,7 @@ def _accepted(text: str, topic: str) -> dict[int, list[OffsetRange]]:
 def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Difference]:
     old, new = live.frozen["config"], pipeline.frozen()
     settings = [
-        Difference(key, str(old.get(key, "")), str(value))
-        for key, value in new.items()
-        if old.get(key) != value
+        Difference(key, str(old.get(key, "")), str(value)) for key, value in new.items() if old.get(key) != value
     ]
     paths: Sequence[str] = sorted(code.files.keys() | code.live_files.keys())
     files = [

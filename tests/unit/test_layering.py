@@ -1,0 +1,173 @@
+"""Imports point one way (DESIGN.md, "Boundaries"), those inside functions too."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+INCLUDE = PROJECT / "include"
+
+# What a layer may import of ours. Itself is understood.
+LAYERS = {
+    "core": set(),
+    "control": {"core"},
+    "transforms": {"core"},
+    "adapters": {"core", "control", "transforms"},
+    "steps": {"core", "control", "transforms", "adapters"},
+    "local": {"core", "control", "cli"},
+    "cli": {"core", "control", "local"},
+}
+SPARK = {"pyspark", "delta", "py4j"}
+HEAVY = {*SPARK, "great_expectations", "airflow"}
+# What a layer may import of others. None stands for anything but what is forbidden below.
+OTHERS = {
+    "core": set(),
+    "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "kafka"},
+    "transforms": {"pyspark"},
+}
+FORBIDDEN = {
+    "adapters": {"airflow"},
+    "steps": {"airflow"},
+    "local": HEAVY,
+    "cli": HEAVY,
+}
+
+
+def imported(path: Path, package: str = "") -> set[str]:
+    """Return the full names of all modules that a file imports, wherever in it, relative ones resolved."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            # `from rewind.control import broker` imports rewind.control.broker.
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+        elif is_import_call(node):
+            found.add(node.args[0].value)
+    return found
+
+
+def is_import_call(node: ast.AST) -> bool:
+    called = getattr(node, "func", None)
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    first = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    return name in ("import_module", "__import__") and isinstance(getattr(first, "value", None), str)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def layer_files():
+    for layer in LAYERS:
+        for path in files(INCLUDE / "rewind" / layer):
+            yield pytest.param(layer, path, id=path.relative_to(INCLUDE).as_posix())
+
+
+def layer_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "rewind" and len(parts) > 1 and parts[1] in LAYERS else ""
+
+
+def roots(modules: set[str]) -> set[str]:
+    return {module.split(".")[0] for module in modules if module}
+
+
+@pytest.mark.parametrize(("layer", "path"), list(layer_files()))
+def test_a_layer_imports_only_what_lies_below_it(layer, path):
+    modules = imported(path, ".".join(path.relative_to(INCLUDE).parent.parts))
+    ours = {layer_of(module) for module in modules} - {"", layer}
+    others = roots(modules) - {"rewind", "__future__"} - set(sys.stdlib_module_names)
+
+    assert ours <= LAYERS[layer]
+    if layer in OTHERS:
+        assert others <= OTHERS[layer]
+    assert not others & FORBIDDEN.get(layer, set())
+
+
+def test_every_folder_of_the_package_is_a_layer():
+    folders = {p.name for p in (INCLUDE / "rewind").iterdir() if p.is_dir() and files(p)}
+    assert folders == set(LAYERS)
+
+
+def test_no_layer_is_imported_by_its_own_below():
+    """The layers have an order: what may be imported never leads back, but for the two outermost."""
+    done: list[str] = []
+    while len(done) < len(LAYERS) - 2:
+        ready = [n for n, below in LAYERS.items() if n not in done and below <= set(done)]
+        assert ready
+        done += ready
+    assert set(LAYERS) - set(done) == {"cli", "local"}
+
+
+@pytest.mark.parametrize("path", files(PROJECT / "jobs"), ids=lambda path: path.name)
+def test_a_main_composes_steps_and_never_imports_airflow(path):
+    modules = imported(path)
+    assert not roots(modules) & {"airflow", "great_expectations"}
+    assert not {layer_of(module) for module in modules} & {"cli", "local"}
+
+
+@pytest.mark.parametrize("path", files(PROJECT / "dags"), ids=lambda p: p.relative_to(PROJECT / "dags").as_posix())
+def test_a_dag_file_needs_no_spark(path):
+    modules = imported(path)
+    assert not roots(modules) & {*SPARK, "great_expectations"}
+    assert {layer_of(module) for module in modules} <= {"", "core", "control"}
+
+
+@pytest.mark.parametrize("path", files(INCLUDE / "pipelines"), ids=lambda p: p.relative_to(INCLUDE).as_posix())
+def test_a_pipeline_is_a_function_over_frames(path):
+    modules = imported(path, ".".join(path.relative_to(INCLUDE).parent.parts))
+    assert not roots(modules) & {"airflow", "kafka", "delta", "sqlalchemy"}
+    assert not {layer_of(module) for module in modules} - {"", "transforms"}
+
+
+PROBE = """
+import importlib, pkgutil, sys
+import rewind, rewind.core, rewind.control
+for package in (rewind.core, rewind.control):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+heavy = {"pyspark", "delta", "airflow", "great_expectations"} & set(sys.modules)
+print(sorted(heavy))
+"""
+
+
+def test_core_and_control_load_nothing_heavy_when_they_really_run():
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE], env={"PYTHONPATH": str(INCLUDE)}, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
+
+
+SAMPLE = """
+import os.path
+from rewind.control import broker
+from ..local import stack
+from . import names
+def late():
+    import pyspark.sql as sql
+    from importlib import import_module
+    import_module("delta.tables")
+"""
+
+
+def test_imports_are_found_wherever_they_hide(tmp_path):
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    found = imported(tmp_path / "sample.py", "rewind.core")
+    assert found >= {
+        "os.path",
+        "rewind.control.broker",
+        "rewind.local.stack",
+        "rewind.core.names",
+        "pyspark.sql",
+        "delta.tables",
+    }
+    assert {layer_of(module) for module in found} == {"", "control", "local", "core"}
