@@ -22,9 +22,11 @@ class RealBroker(real.Broker):
 
     @contextmanager
     def member(self, group, topic):
-        options = {**self._options, "enable_auto_commit": False}
-        consumer = KafkaConsumer(topic, group_id=group, **options)
+        consumer = KafkaConsumer(group_id=group, **{**self._options, "enable_auto_commit": False})
         try:
+            # One that joins before it has heard of the topic is assigned nothing.
+            assert consumer.partitions_for_topic(topic)
+            consumer.subscribe([topic])
             while not consumer.assignment():
                 consumer.poll(200)
             yield
@@ -162,6 +164,7 @@ def test_a_group_is_deleted_once(kafka, name):
 
 def test_a_group_with_members_is_not_deleted(kafka, name):
     kafka.make(name)
+    kafka.commit(f"{name}-g1", name, {0: 5})
     with kafka.member(f"{name}-g1", name), pytest.raises(RetryError, match="NonEmptyGroupError"):
         kafka.delete_group(f"{name}-g1")
     assert kafka.delete_group(f"{name}-g1") is True

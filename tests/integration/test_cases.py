@@ -13,10 +13,11 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from sqlalchemy import delete, insert
 
 from rewind.adapters import mirror
 from rewind.adapters.mirror_reader import read_state
-from rewind.control import generations, supervise
+from rewind.control import database, generations, schema, submit, supervise
 from rewind.control.broker import Broker
 from rewind.core.offsets import OffsetRange
 from tests.workshop import Ended, Workshop, wait_for
@@ -37,8 +38,6 @@ def visits(count: int, first: int = 0) -> list[tuple[bytes, bytes]]:
 def drive(shop: Workshop, job_id: str) -> Ended:
     """Run a stream's driver in the foreground, for the drivers that must refuse to start."""
     made = supervise.submit_of(shop.settings, job_id, "generation", 99)
-    from rewind.control import submit
-
     done = subprocess.run(
         submit.command(made), env=submit.environment(made), capture_output=True, text=True, timeout=120, check=False
     )
@@ -226,10 +225,6 @@ def test_c22_a_repeat_is_processed_once_and_a_conflict_stops_the_backfill(
 
 def pin(shop: Workshop, rewind_id: str, spark: SparkSession) -> None:
     """Make the first wave of a rewind read the newest version of the mirror."""
-    from sqlalchemy import delete, insert
-
-    from rewind.control import database, schema
-
     path = mirror.table_path(shop.settings, shop.topic)
     newest = spark.sql(f"describe history delta.`{path}`").agg(F.max("version")).first()
     assert newest is not None

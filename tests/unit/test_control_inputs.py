@@ -271,13 +271,13 @@ def test_the_longest_derived_name_of_a_pipeline_is_checked(declare):
 def test_a_name_that_folds_onto_another_takes_away_only_itself(declare):
     declare("visits_v2")
     folder = declare("visits.v2")
-    with pytest.raises(RefusedError, match="'visits.v2' collides with 'visits_v2'"):
+    with pytest.raises(RefusedError, match=r"'visits\.v2' collides with 'visits_v2'"):
         pipelines.load(folder, "visits.v2")
     assert pipelines.load(folder, "visits_v2").name == "visits_v2"
 
 
 def test_a_dot_is_no_part_of_a_package(declare):
-    with pytest.raises(RefusedError, match="'visits.v3' has a '.'"):
+    with pytest.raises(RefusedError, match=r"'visits\.v3' has a '\.'"):
         pipelines.load(declare("visits.v3"), "visits.v3")
 
 

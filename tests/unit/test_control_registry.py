@@ -20,7 +20,7 @@ from rewind.control.manifest import Entry
 from rewind.control.progress import Batch
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
-from rewind.core.errors import RefusedError, RetryError, WorldMovedError
+from rewind.core.errors import RefusedError, RetryError, RewindError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.plan import Plan, Request, sealed
 from tests.fakes import generation as a_generation
@@ -95,9 +95,13 @@ def test_a_registry_of_newer_code_is_refused(registry):
 
 
 def test_a_transaction_is_whole_or_nothing(url):
-    with pytest.raises(ZeroDivisionError), transaction(url) as connection:
-        create(connection)
-        _ = 1 / 0
+    def half_done():
+        with transaction(url) as connection:
+            create(connection)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half_done()
 
     with transaction(url) as connection:
         assert generations.find(connection, G1) is None
@@ -337,7 +341,7 @@ def raced(act, count):
         gate.wait()
         try:
             return act(number)
-        except Exception as error:
+        except RewindError as error:
             return type(error).__name__
 
     with ThreadPoolExecutor(count) as pool:

@@ -89,7 +89,7 @@ def test_a_new_name_must_not_fold_onto_another():
 
 
 def test_each_derived_name_is_checked():
-    with pytest.raises(RefusedError, match="'a.b-g1-dead' collides with 'a_b-g1-dead'"):
+    with pytest.raises(RefusedError, match=r"'a\.b-g1-dead' collides with 'a_b-g1-dead'"):
         names.checked_new(["a.b-g1", "a.b-g1-dead"], ["a_b-g1-dead"], "pipeline")
     with pytest.raises(RefusedError, match="'a b-dead' is no legal name"):
         names.checked_new(["fine", "a b-dead"], [], "pipeline")

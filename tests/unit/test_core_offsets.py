@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ def test_missing_is_wanted_less_done_in_order_and_disjoint(wanted, done):
 
     assert numbers(*gaps) == numbers(wanted) - numbers(*done)
     assert sum(map(len, gaps)) == len(numbers(*gaps))
-    assert all(left.end < right.start for left, right in zip(gaps, gaps[1:], strict=False))
+    assert all(left.end < right.start for left, right in pairwise(gaps))
     assert all(len(gap) for gap in gaps)
 
 
@@ -65,7 +67,7 @@ def test_merged_keeps_the_offsets_in_the_fewest_ranges(parts):
     result = offsets.merged(parts)
 
     assert numbers(*result) == numbers(*parts)
-    assert all(left.end < right.start for left, right in zip(result, result[1:], strict=False))
+    assert all(left.end < right.start for left, right in pairwise(result))
     assert all(len(part) for part in result)
 
 
@@ -162,7 +164,7 @@ def test_chunks_are_the_whole_in_order_none_empty_all_bounded(whole, size):
     for partition, wanted in whole.items():
         parts = [chunk[partition] for chunk in chunks]
         assert numbers(*parts) == numbers(wanted)
-        assert all(left.end == right.start for left, right in zip(parts, parts[1:], strict=False))
+        assert all(left.end == right.start for left, right in pairwise(parts))
     assert all(offsets.total(chunk) for chunk in chunks)
     # Shares are cut at whole offsets: a chunk may have one more a partition.
     assert all(offsets.total(chunk) <= size + len(whole) for chunk in chunks)
