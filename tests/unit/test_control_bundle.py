@@ -107,6 +107,12 @@ def test_a_checkout_below_a_folder_named_local_is_packed_whole(settings, monkeyp
     assert packed == {"rewind/control/bundle.py"}
 
 
+def test_a_bundle_is_not_made_from_within_a_bundle(settings, made, monkeypatch):
+    monkeypatch.setattr(bundle, "__file__", str(made.zip / "rewind" / "control" / "bundle.py"))
+    with pytest.raises(IntegrityError, match="a bundle is made from a checkout"):
+        bundle.build(settings, "visits")
+
+
 def test_a_bundle_that_another_process_made_meanwhile_is_taken(settings, made, monkeypatch):
     shutil.copytree(made.folder, settings.data / "kept")
     shutil.rmtree(made.folder)
@@ -131,6 +137,13 @@ def test_freezing_copies_and_is_harmless_again(made, tmp_path):
     shutil.rmtree(made.folder)
     assert bundle.freeze(made, target) == frozen
     assert [p.name for p in target.parent.iterdir()] == ["bundle"]
+
+
+def test_a_freeze_that_cannot_be_put_in_place_says_why(made, tmp_path):
+    (tmp_path / "bundle").write_text("a file is in the way")
+    with pytest.raises(NotADirectoryError):
+        bundle.freeze(made, tmp_path / "bundle")
+    assert not list(tmp_path.glob(".staging-*"))
 
 
 FREEZE = """

@@ -189,7 +189,7 @@ FAULTS = [
     ("", "pipeline.yaml", "is not of type 'object'"),
     ("output: {topic: out}", "pipeline.yaml", "'source' is a required property"),
     ("source: {topic: t}\noutput: {topic: o}", "pipeline.yaml.source", "'schema' is a required property"),
-    (LEAST + "sorce: {}", "pipeline.yaml", "'sorce' was unexpected"),
+    (LEAST + "spring: {}", "pipeline.yaml", "'spring' was unexpected"),
     (LEAST + "1: x", "pipeline.yaml", "was unexpected"),
     (LEAST + "stateful: maybe", "pipeline.yaml.stateful", "is not of type 'boolean'"),
     (LEAST + "stream: {max_offsets: 0}", "pipeline.yaml.stream.max_offsets", "minimum of 1"),

@@ -500,18 +500,18 @@ def test_attempts_at_a_step_are_counted_and_keep_their_evidence(registry):
     assert rewinds.begin_step(registry, "rw-1", "backfill") == 2
     rewinds.set_cpu(registry, "rw-1", "backfill", 3.14159)
     rewinds.end_step(registry, "rw-1", "backfill", 2, "done", {"rows": 5})
-    assert rewinds.begin_step(registry, "rw-1", "validate") == 1
+    assert rewinds.begin_step(registry, "rw-1", "approve") == 1
     assert rewinds.begin_step(registry, "rw-2", "backfill") == 1
 
     seen = [(s.step, s.attempt, s.state, s.cpu_seconds, s.evidence) for s in rewinds.steps_of(registry, "rw-1")]
     assert seen == [
         ("backfill", 1, "failed", None, {"error": "x"}),
         ("backfill", 2, "done", 3.14, {"rows": 5}),
-        ("validate", 1, "running", None, None),
+        ("approve", 1, "running", None, None),
     ]
     assert rewinds.last_attempt(registry, "rw-1", "backfill") == 2
     assert rewinds.last_attempt(registry, "rw-1", "backfill", "failed") == 1
-    assert rewinds.last_attempt(registry, "rw-1", "validate", "done") == 0
+    assert rewinds.last_attempt(registry, "rw-1", "approve", "done") == 0
 
 
 def test_a_fact_is_fixed_once(registry):

@@ -258,7 +258,7 @@ def _gaps(
     accepted = _accepted(request.accept_gaps, topic.name)
     if kind == RELEASE or mirror is None:
         return {}
-    reach = end if kind == REPAIR else {p: min(end[p], max(o, start[p])) for p, o in mirror.end().items()}
+    reach = end if kind == REPAIR else {p: min(end[p], o) for p, o in mirror.end().items()}
     used: dict[int, tuple[OffsetRange, ...]] = {}
     refused: list[str] = []
     for p in sorted(reach):

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs as adapter
 from rewind.core import lifecycle
@@ -40,17 +41,36 @@ class Found:
 def compared(
     spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, horizon: Ranges
 ) -> Found:
-    """Compare what two generations wrote for the source offsets of a horizon."""
+    """Compare what two generations wrote for the source offsets of a horizon.
+
+    Cheap first: fingerprints of all rows are joined, and the content is read of those alone that they leave in doubt.
+    """
     whole = [adapter.read(spark, settings, generation) for generation in (live, candidate)]
     if candidate.state == lifecycle.STAGING:
         # What lies outside a repair's range is no business of it, not open.
         whole = [rows.where(compare.comparable(horizon)) for rows in whole]
-    unique = [outputs.deduplicated(compare.from_floor(rows, horizon)) for rows in whole]
-    sides = _sides(live, candidate)
-    rows = compare.classified(unique[0], unique[1], sides, horizon)
-    counts, fields = _counts(compare.counts(rows, sides))
-    differing = sum(counts.get(name, 0) for name in (compare.EXPECTED, *compare.DIFFERENCES))
-    return Found(counts, fields, _sample(rows) if differing else ())
+    return compared_rows(whole[0], whole[1], _sides(live, candidate), horizon)
+
+
+def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, horizon: Ranges) -> Found:
+    """Compare the located rows (`outputs.located`) of two outputs over a horizon."""
+    both = [compare.from_floor(rows, horizon) for rows in (live, candidate)]
+    pairs = compare.paired(outputs.fingerprints(both[0]), outputs.fingerprints(both[1]), horizon)
+    pairs = pairs.persist(StorageLevel.DISK_ONLY)
+    try:
+        counts, doubtful = _totals(compare.totals(pairs))
+        fields: dict[str, dict[str, int]] = {}
+        sample: tuple[Mapping[str, Any], ...] = ()
+        if doubtful:
+            suspects = pairs.where(pairs["state"] == compare.SUSPECT)
+            unique = [outputs.deduplicated(compare.only(rows, suspects)) for rows in both]
+            rows = compare.classified(unique[0], unique[1], sides).persist(StorageLevel.DISK_ONLY)
+            fields = _classes(compare.counts(rows, sides), counts)
+            sample = _sample(rows)
+            rows.unpersist()
+    finally:
+        pairs.unpersist()
+    return Found(counts, fields, sample)
 
 
 def judge(found: Found, expected_records: int) -> tuple[str, str]:
@@ -72,22 +92,32 @@ def _sides(live: Generation, candidate: Generation) -> compare.Sides:
     return compare.Sides(schemas[0], schemas[1], thaw(candidate.frozen["config"]).expected)
 
 
-def _counts(by_class: DataFrame) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    # One row a class.
-    found = {row["class"]: row for row in by_class.collect()}
-    judged = [row for name, row in found.items() if name != compare.OPEN]
-    classes = (compare.EQUAL, compare.EXPECTED, *compare.DIFFERENCES, compare.OPEN)
-    counts = {name: found[name]["rows"] if name in found else 0 for name in classes}
+def _totals(by_state: DataFrame) -> tuple[dict[str, int], int]:
+    """Return the counts of the pairs that need no second look, and how many do need one."""
+    # One row a state.
+    found = {row["state"]: row for row in by_state.collect()}
+    judged = [row for state, row in found.items() if state != compare.OPEN]
+    counts = dict.fromkeys((compare.EQUAL, compare.EXPECTED, *compare.DIFFERENCES), 0)
+    counts[compare.OPEN] = found[compare.OPEN]["rows"] if compare.OPEN in found else 0
+    counts[compare.EQUAL] = found[compare.EQUAL]["rows"] if compare.EQUAL in found else 0
     counts["rows"] = sum(row["rows"] for row in judged)
     counts["repeated"] = sum(row["repeated"] for row in judged)
     counts["repeated_differently"] = sum(row["varied"] for row in judged)
     counts["dead_letters"] = sum(row["dead"] for row in judged)
-    return counts, {row["class"]: dict(row["fields"]) for row in judged if row["fields"]}
+    return counts, found[compare.SUSPECT]["rows"] if compare.SUSPECT in found else 0
+
+
+def _classes(by_class: DataFrame, counts: dict[str, int]) -> dict[str, dict[str, int]]:
+    """Add the classes of the suspects to the counts, and return their differing fields by class."""
+    # One row a class.
+    found = by_class.collect()
+    for row in found:
+        counts[row["class"]] += row["rows"]
+    return {row["class"]: dict(row["fields"]) for row in found if row["fields"]}
 
 
 def _sample(rows: DataFrame) -> tuple[Mapping[str, Any], ...]:
-    shown = ~F.col("class").isin(compare.EQUAL, compare.OPEN)
-    ordered = rows.where(shown).orderBy(F.col("class") == compare.EXPECTED, "p", "o", "n")
+    ordered = rows.where(F.col("class") != compare.EQUAL).orderBy(F.col("class") == compare.EXPECTED, "p", "o", "n")
     return tuple(_shown(row) for row in ordered.limit(SAMPLE).collect())
 
 

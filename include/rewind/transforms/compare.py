@@ -18,7 +18,9 @@ EQUAL, EXPECTED = "equal", "expected"
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 DEAD_LIVE, DEAD_CANDIDATE = "dead_letter_only_live", "dead_letter_only_candidate"
 OPEN = "open"
-"""Class of a row at or beyond the ceiling: not yet comparable."""
+"""State of a pair at or beyond the ceiling: not yet comparable."""
+SUSPECT = "suspect"
+"""State of a pair whose hashes differ, or of which one side is missing: its content has to be looked at."""
 _CORRUPT = "_corrupt"
 DIFFERENCES = (MISSING, EXTRA, CHANGED, DEAD_LIVE, DEAD_CANDIDATE)
 """Classes that fail a verdict."""
@@ -46,51 +48,73 @@ def comparable(horizon: Mapping[int, OffsetRange]) -> Column:
     return reduce(Column.__or__, below, F.lit(False))
 
 
-def classified(live: DataFrame, candidate: DataFrame, sides: Sides, horizon: Mapping[int, OffsetRange]) -> DataFrame:
+def paired(live: DataFrame, candidate: DataFrame, horizon: Mapping[int, OffsetRange]) -> DataFrame:
+    """Return the full outer join of two sides' fingerprints (`outputs.fingerprints`).
+
+    Returns:
+        `COORDINATE`; `state`: `EQUAL`, `OPEN` or `SUSPECT`; `repeated`: copies beyond the first, both sides;
+        `varied`: on how many sides the copies differ; `dead`: whether the candidate's is a dead letter.
+    """
+    names = ("hash", "dead", "copies", "varied")
+    sides = [
+        rows.select(*COORDINATE, *(F.col(name).alias(f"{side}_{name}") for name in names))
+        for side, rows in (("l", live), ("c", candidate))
+    ]
+    joined = sides[0].join(sides[1], on=list(COORDINATE), how="full_outer")
+    same = F.col("l_hash").eqNullSafe(F.col("c_hash"))
+    repeated = [F.coalesce(F.col(f"{side}_copies") - 1, F.lit(0)) for side in ("l", "c")]
+    varied = [F.coalesce(F.col(f"{side}_varied").cast("int"), F.lit(0)) for side in ("l", "c")]
+    return joined.select(
+        *COORDINATE,
+        F.when(~comparable(horizon), OPEN).when(same, EQUAL).otherwise(SUSPECT).alias("state"),
+        (repeated[0] + repeated[1]).alias("repeated"),
+        (varied[0] + varied[1]).alias("varied"),
+        F.coalesce("c_dead", F.lit(False)).alias("dead"),
+    )
+
+
+def totals(pairs: DataFrame) -> DataFrame:
+    """Return per `state` of `paired`: `rows`, `repeated`, `varied` and `dead`."""
+    sums = [F.sum(F.col(name).cast("long")).alias(name) for name in ("repeated", "varied", "dead")]
+    return pairs.groupBy("state").agg(F.count(F.lit(1)).alias("rows"), *sums)
+
+
+def only(rows: DataFrame, coordinates: DataFrame) -> DataFrame:
+    """Return the located rows of some coordinates."""
+    return rows.join(coordinates.select(*COORDINATE), on=list(COORDINATE), how="left_semi")
+
+
+def classified(live: DataFrame, candidate: DataFrame, sides: Sides) -> DataFrame:
     """Return the full outer join of two deduplicated outputs with the class of each row.
 
     Content is compared null-safe: bytes first; where they differ as values of the declared columns, so that
     another order of fields, or another text of the same instant, is no difference.
 
     Args:
-        live: Deduplicated rows of live, from the floor on.
+        live: Deduplicated rows of live within the horizon.
         candidate: The same of the candidate.
         sides: Their columns, and what may differ.
-        horizon: What can be compared.
 
     Returns:
         `COORDINATE`, `class`, `fields` (names of the fields that differ), and the structs `l` and `c` of both
-        sides: content, `copies` and `varied`.
+        sides' content.
     """
-    kept = F.struct(*CONTENT, "copies", "varied")
+    kept = F.struct(*CONTENT)
     left = live.select(*COORDINATE, kept.alias("l"), F.lit(True).alias("in_live"))
     right = candidate.select(*COORDINATE, kept.alias("c"), F.lit(True).alias("in_candidate"))
     joined = left.join(right, on=list(COORDINATE), how="full_outer")
     read = joined.withColumns({"live": _values("l", sides.live), "candidate": _values("c", sides.candidate)})
     with_fields = read.withColumn("fields", _fields(sides))
-    with_class = with_fields.withColumn("class", F.when(comparable(horizon), _class(sides)).otherwise(OPEN))
-    return with_class.select(*COORDINATE, "class", "fields", "l", "c")
+    return with_fields.withColumn("class", _class(sides)).select(*COORDINATE, "class", "fields", "l", "c")
 
 
 def counts(rows: DataFrame, sides: Sides) -> DataFrame:
-    """Return what there is of each class, in one pass.
-
-    Returns:
-        `class`; `rows`; `repeated` (copies beyond the first, both sides); `varied` (coordinates whose copies
-        differ, both sides); `dead` (dead letters of the candidate); and a map `fields` from the name of each
-        differing field to its rows.
-    """
+    """Return what there is of each class, in one pass: `class`, `rows`, and a map `fields` from field to rows."""
     named = [
         F.struct(F.lit(n).alias("key"), _sum(F.array_contains("fields", n)).alias("value")) for n in field_names(sides)
     ]
     fields = F.map_filter(F.map_from_entries(F.array(*named)), lambda _, count: count > 0)
-    return rows.groupBy("class").agg(
-        F.count(F.lit(1)).alias("rows"),
-        (_sum(F.col("l.copies") - 1) + _sum(F.col("c.copies") - 1)).alias("repeated"),
-        (_sum("l.varied") + _sum("c.varied")).alias("varied"),
-        _sum(F.col("c.kind") == DEAD).alias("dead"),
-        fields.alias("fields"),
-    )
+    return rows.groupBy("class").agg(F.count(F.lit(1)).alias("rows"), fields.alias("fields"))
 
 
 def field_names(sides: Sides) -> list[str]:
@@ -98,8 +122,7 @@ def field_names(sides: Sides) -> list[str]:
     return list(dict.fromkeys(["key", *sides.live.names, *sides.candidate.names, "value"]))
 
 
-def _sum(of: Column | str) -> Column:
-    column = F.col(of) if isinstance(of, str) else of
+def _sum(column: Column) -> Column:
     return F.coalesce(F.sum(column.cast("long")), F.lit(0))
 
 

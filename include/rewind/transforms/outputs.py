@@ -40,27 +40,37 @@ def located(kafka: DataFrame, kind: str, topic_id: str) -> DataFrame:
     )
 
 
+def fingerprints(rows: DataFrame) -> DataFrame:
+    """Return one narrow row a coordinate, by which most rows of two outputs are told equal without their content.
+
+    One shuffle serves the grouping by repair, the choice of the highest repair, and a join by coordinate.
+
+    Returns:
+        `COORDINATE`; `hash` of the content that counts; `dead`; `copies` of the highest repair; and `varied`,
+        whether those copies differ.
+    """
+    hashed = rows.select(
+        *COORDINATE, "repair", "out_offset", F.xxhash64(*CONTENT).alias("hash"), (F.col("kind") == DEAD).alias("dead")
+    )
+    placed = hashed.repartition(*(F.col(name) for name in COORDINATE))
+    by_repair = placed.groupBy(*COORDINATE, "repair").agg(
+        F.count(F.lit(1)).alias("copies"),
+        F.max_by("hash", "out_offset").alias("hash"),
+        F.max_by("dead", "out_offset").alias("dead"),
+        (F.max("hash") != F.min("hash")).alias("varied"),
+    )
+    names = ("hash", "dead", "copies", "varied")
+    return by_repair.groupBy(*COORDINATE).agg(*(F.max_by(name, "repair").alias(name) for name in names))
+
+
 def deduplicated(rows: DataFrame) -> DataFrame:
     """Return one row a coordinate, as a reader of the headers contract sees it: the highest repair counts.
 
     Returns:
-        `COORDINATE`, `CONTENT`, `copies` (rows of that repair with this coordinate) and `varied` (whether
-        those copies differ in content).
+        `COORDINATE` and `CONTENT`.
     """
-    content = F.struct(*CONTENT)
-    hashed = F.xxhash64(*CONTENT)
-    newest = F.max_by(F.struct("repair", content.alias("content")), F.struct("repair", "out_offset")).alias("newest")
-    # Of the copies with the highest repair, the largest and the smallest hash: they differ when the copies do.
-    largest = F.max(F.struct("repair", hashed.alias("hash"))).alias("largest")
-    smallest = F.max(F.struct("repair", F.bitwise_not(hashed).alias("hash"))).alias("smallest")
-    by_repair = F.count(F.lit(1)).alias("copies")
-    grouped = rows.groupBy(*COORDINATE).agg(newest, largest, smallest, by_repair)
-    return grouped.select(
-        *COORDINATE,
-        "newest.content.*",
-        "copies",
-        (F.col("largest.hash") != F.bitwise_not(F.col("smallest.hash"))).alias("varied"),
-    )
+    newest = F.max_by(F.struct(*CONTENT), F.struct("repair", "out_offset")).alias("newest")
+    return rows.groupBy(*COORDINATE).agg(newest).select(*COORDINATE, "newest.*")
 
 
 def first_whole(rows: DataFrame) -> DataFrame:

@@ -92,10 +92,12 @@ class Scenario:
             pipelines.install_mended(
                 PROJECT / "include" / "pipelines", self._world.settings.pipelines, self._world.names.pipeline
             )
+            # The dry run needs no living driver: it goes on while live comes back.
+            dry_run = self._world.start_dag(self._world.rewind_dag, {**ASKED, "dry_run": True})
             self._story.killing = driver.kill_once(self._world, live.job_id, live.output_topic)
         load.plant_bystanders(self._world, live.job_id, live.output_topic)
         with self._part("planned (dry run)"):
-            self._dry_run()
+            self._dry_run(dry_run)
         self._rewind(live)
         untouched = proof.photograph(self._world, live)
         with self._part("collected"):
@@ -105,16 +107,16 @@ class Scenario:
 
     def _deploy(self) -> Resolved:
         world = self._world
-        world.run_dag(f"deploy_{world.names.pipeline}", {"from": "earliest"}, DEPLOY_SECONDS)
         world.start_dag(f"mirror_{world.names.topic}", {})
+        world.run_dag(f"deploy_{world.names.pipeline}", {"from": "earliest"}, DEPLOY_SECONDS)
         live = self._story.live_before = resolve(world.names.pipeline, world.settings.registry_url)
         until(f"{live.job_id} catching up", lambda: self._caught_up(live.job_id), STREAM_SECONDS, pause=2)
         until("the mirror catching up", self._mirrored, STREAM_SECONDS, pause=2)
         return live
 
-    def _dry_run(self) -> None:
+    def _dry_run(self, run_id: str) -> None:
         dag = self._world.rewind_dag
-        run_id = self._world.run_dag(dag, {**ASKED, "dry_run": True}, DEPLOY_SECONDS)
+        until("the end of the dry run", lambda: self._world.run_ended(dag, run_id), DEPLOY_SECONDS, pause=1)
         with snapshot(self._world.settings.registry_url) as connection:
             planned = rewinds.steps_of(connection, requests.rewind_id(dag, run_id))
             plan_id = planned[-1].evidence["plan_id"] if planned else ""
