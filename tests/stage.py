@@ -1,0 +1,122 @@
+"""A whole local stack for a test, with one pipeline driven as a user would: over Airflow's REST API."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rewind.control import generations, requests, rewinds, streams
+from rewind.control.rewinds import Rewind, Step
+from rewind.local import stack
+from rewind.local.airflow_api import AirflowApi
+from rewind.local.demo.follow import task_of
+from rewind.local.stack import Stack
+from tests.workshop import Workshop, wait_for
+
+RUN_SECONDS = 420.0
+
+
+class Stage:
+    """A stack in a home of its own, and the pipeline that plays on it."""
+
+    def __init__(self, home: Path, jars: Path, name: str, partitions: int, **declared: Any) -> None:
+        self.home = home
+        self.pipelines = home.parent / "pipelines"
+        self.pipelines.mkdir(parents=True, exist_ok=True)
+        self._environment = {
+            "REWIND_JARS": str(jars),
+            "REWIND_PIPELINES": str(self.pipelines),
+            "PATH": os.environ["PATH"],
+        }
+        self.stack: Stack = self.up()
+        self.shop = Workshop(self.stack.settings, name, partitions, **declared)
+        self.api: AirflowApi = self.stack.api()
+        self.rewind_dag = f"rewind_{name}"
+        wait_for("the pipeline's DAGs", lambda: self.rewind_dag in {dag["dag_id"] for dag in self.api.dags()})
+        self.api.unpause()
+
+    def up(self) -> Stack:
+        return stack.up(self.home, environment=self._environment)
+
+    def down(self) -> None:
+        stack.down(self.home)
+        shutil.rmtree(self.home / "kafka", ignore_errors=True)
+
+    def run(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+        """Start a run and wait for its success."""
+        run_id = self.start(dag_id, conf)
+        self.succeeded(dag_id, run_id)
+        return run_id
+
+    def start(self, dag_id: str, conf: Mapping[str, Any]) -> str:
+        return str(self.api.trigger(dag_id, conf)["dag_run_id"])
+
+    def succeeded(self, dag_id: str, run_id: str) -> None:
+        assert self.ended(dag_id, run_id) == "success", self.failures(dag_id, run_id)
+
+    def ended(self, dag_id: str, run_id: str) -> str:
+        """Wait for the end of a run and return its state."""
+        states: list[str] = []
+
+        def over() -> bool:
+            states[:] = [self.api.dag_run(dag_id, run_id)["state"]]
+            return states[0] in ("success", "failed")
+
+        wait_for(f"the end of {dag_id}", over, RUN_SECONDS)
+        return states[0]
+
+    def failures(self, dag_id: str, run_id: str) -> str:
+        """Return the end of the log of each failed task."""
+        failed = [t for t in self.api.task_instances(dag_id, run_id) if t["state"] == "failed"]
+        logs = [(t["task_id"], self.api.task_log(dag_id, run_id, t["task_id"], t["try_number"])) for t in failed]
+        return "\n".join(f"{task}: {log[-3_000:]}" for task, log in logs)
+
+    def deploy(self) -> str:
+        """Deploy the pipeline, start its mirror, and wait until both have read to the topic's end."""
+        self.start(f"mirror_{self.shop.topic}", {})
+        self.run(f"deploy_{self.shop.pipeline}", {"from": "earliest"})
+        live = self.live()
+        self.at_end(live)
+        self.at_end(self.shop.mirror)
+        return live
+
+    def live(self) -> str:
+        with self.shop.registry() as connection:
+            found = generations.live(connection, self.shop.pipeline)
+        assert found is not None
+        return found[0].job_id
+
+    def at_end(self, owner: str) -> None:
+        end = self.shop.end()
+        there: Callable[[], bool] = lambda: self.shop.position(owner) == end  # noqa: E731
+        wait_for(f"{owner} at {end}", there)
+
+    def begin(self, **conf: Any) -> tuple[str, str]:
+        """Start a rewind; return the ids of its run and of the rewind."""
+        run_id = self.start(self.rewind_dag, {"dry_run": False, "observe": "PT5S", "grace": "PT20S", **conf})
+        return run_id, requests.rewind_id(self.rewind_dag, run_id)
+
+    def answer(self, run_id: str, option: str = "Approve", reason: str = "") -> None:
+        """Answer the question of a run once it is asked."""
+        asked: list[dict[str, Any]] = []
+
+        def waits() -> bool:
+            asked[:] = self.api.hitl_pending(self.rewind_dag, run_id)
+            if self.api.dag_run(self.rewind_dag, run_id)["state"] == "failed":
+                raise AssertionError(self.failures(self.rewind_dag, run_id))
+            return bool(asked)
+
+        wait_for(f"the question of {run_id}", waits, RUN_SECONDS)
+        self.api.hitl_answer(self.rewind_dag, run_id, task_of(asked[0]), [option], {"reason": reason})
+
+    def rewind(self, rewind_id: str) -> tuple[Rewind | None, list[Step]]:
+        with self.shop.registry() as connection:
+            return rewinds.find(connection, rewind_id), rewinds.steps_of(connection, rewind_id)
+
+    def starts(self, owner: str) -> int:
+        with self.shop.registry() as connection:
+            found = streams.read(connection, owner)
+        return found.starts if found else 0
