@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewind.control import generations, requests, rewinds, streams
+from rewind.control.broker import Broker
 from rewind.control.rewinds import Rewind, Step
 from rewind.local import stack
 from rewind.local.airflow_api import AirflowApi
@@ -120,3 +121,11 @@ class Stage:
         with self.shop.registry() as connection:
             found = streams.read(connection, owner)
         return found.starts if found else 0
+
+    def plan_of(self, run_id: str) -> str:
+        """Return the id of the plan that a dry run made."""
+        _, steps = self.rewind(requests.rewind_id(self.rewind_dag, run_id))
+        return str(steps[-1].evidence["plan_id"])
+
+    def shop_topics(self) -> list[str]:
+        return Broker(self.shop.settings).topics()

@@ -173,7 +173,7 @@ def test_c31_bytes_that_are_no_text_stay_apart(spark: SparkSession, pair: tuple[
 
 
 def test_values_that_differ_but_cannot_be_read_are_a_change(spark: SparkSession) -> None:
-    assert classes(spark, [row(0, "{broken")], [row(0, "{brokem")]) == {
+    assert classes(spark, [row(0, "{broken")], [row(0, "{brokes")]) == {
         "changed": 1,
         "fields": {"changed": {"value": 1}},
     }
