@@ -68,6 +68,11 @@ def test_every_folder_in_the_zip_is_a_regular_package_with_an_entry(made):
     assert {f"{folder}__init__.py" for folder in folders} <= names
 
 
+def test_no_time_of_day_is_in_the_zip(made):
+    with zipfile.ZipFile(made.zip) as packed:
+        assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
 def test_the_same_code_is_the_same_bundle_byte_for_byte(settings, made):
     first = {p.relative_to(made.folder): p.read_bytes() for p in made.folder.rglob("*") if p.is_file()}
     shutil.rmtree(settings.data)

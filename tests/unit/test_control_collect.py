@@ -163,6 +163,8 @@ def test_a_topic_that_was_named_but_never_made_by_us_may_be_anyones(settings, br
     with pytest.raises(RefusedError, match=f"left alone: {DEAD}"):
         collect.collect(settings, JOB)
     assert DEAD in broker.topics()
+    with transaction(settings.registry_url) as connection:
+        assert f"topic {DEAD} exists, but its id is not recorded" in manifest.ledger(connection, JOB)[-1].detail
 
     broker.delete_topic(DEAD, broker.topic(DEAD).id)
     collect.collect(settings, JOB)

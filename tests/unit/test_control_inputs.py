@@ -201,6 +201,7 @@ FAULTS = [
         "'dirty'",
     ),
     ("source: {topic: 'a b', schema: s}\noutput: {topic: o}", "source.topic", "a b"),
+    ("source: {topic: .., schema: s}\noutput: {topic: o}", "source.topic", "'..' is no legal name"),
     (
         "source: {topic: t, schema: s}\noutput: {topic: ../live}",
         "output.topic",

@@ -228,6 +228,14 @@ def test_a_supervisor_about_to_start_stands_for_its_driver(settings, driver, oth
     assert stream(settings).failures == 1
 
 
+def test_a_process_that_has_taken_over_the_pid_of_a_driver_is_not_waited_for(settings, driver, other_process):
+    stranger = replace(leases.process_of(other_process.pid), started=1)
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, asdict(stranger))
+    assert supervise.look(settings, OWNER).state == supervise.WAITING
+    assert stream(settings).failures == 1
+
+
 @pytest.fixture
 def other_process():
     process = subprocess.Popen([sys.executable, "-c", STAYS])
@@ -384,8 +392,9 @@ def test_stop_all_spares_what_has_taken_over_a_pid_and_this_very_process(setting
         streams.wish(connection, "mirror-visits", streams.MIRROR, streams.RUN)
         streams.set_launched(connection, "mirror-visits", asdict(leases.process_of(os.getpid())))
     signalled = []
-    monkeypatch.setattr(supervise.os, "kill", lambda *to: signalled.append(to))
-    supervise.stop_all(settings, timeout=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(supervise.os, "kill", lambda *to: signalled.append(to))
+        supervise.stop_all(settings, timeout=0)
     assert signalled == []
 
 

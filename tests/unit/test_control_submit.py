@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,6 @@ def test_the_driver_gets_settings_python_and_java(settings, monkeypatch):
     ("master", "address"), [("local[2]", "127.0.0.1"), ("spark://host:7077", None), ("yarn", None)]
 )
 def test_only_a_local_driver_hides_on_loopback(settings, master, address):
-    from dataclasses import replace
-
     assert made(replace(settings, spark_master=master)).environment.get("SPARK_LOCAL_IP") == address
 
 
@@ -96,10 +95,19 @@ def test_what_is_chosen_wins_over_the_usual(settings):
 
 
 @pytest.mark.parametrize(
-    ("job", "short"), [("spin_up", True), ("deploy", True), ("stream", False), ("backfill", False)]
+    ("job", "master", "short"),
+    [
+        ("spin_up", "local[2]", True),
+        ("deploy", "yarn", True),
+        ("stream", "local[2]", True),
+        ("stream", "yarn", False),
+        ("backfill", "local[2]", False),
+        ("backfill", "yarn", False),
+    ],
 )
-def test_short_steps_do_without_the_second_compiler(settings, job, short):
-    assert ("-XX:TieredStopAtLevel=1" in made(settings, job).conf["spark.driver.extraJavaOptions"]) is short
+def test_light_jobs_do_without_the_second_compiler(settings, job, master, short):
+    options = made(replace(settings, spark_master=master), job).conf["spark.driver.extraJavaOptions"]
+    assert ("-XX:TieredStopAtLevel=1" in options) is short
 
 
 def test_the_archive_is_used_where_there_is_one(settings):

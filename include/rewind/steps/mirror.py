@@ -28,7 +28,7 @@ from rewind.core.world import Topic
 from rewind.steps import maintenance
 from rewind.steps.driver import Driver, Source
 
-TRIGGER = "5 seconds"
+TRIGGER = "10 seconds"
 MAX_OFFSETS = 1_000_000
 
 log = logging.getLogger(__name__)

@@ -24,19 +24,28 @@ def located(kafka: DataFrame, kind: str, topic_id: str) -> DataFrame:
         `p` int, `o` long, `n` int: source partition, offset and row; `repair` int; `CONTENT`; `out_partition`
         and `out_offset`: where the row stands in its topic.
     """
-    parts = F.split(_header(coordinates.SOURCE), ":")
-    repair = F.coalesce(_header(coordinates.REPAIR).cast("int"), F.lit(0))
-    return kafka.where(parts[0] == topic_id).select(
-        parts[1].cast("int").alias("p"),
-        parts[2].cast("long").alias("o"),
-        F.coalesce(F.get(parts, F.lit(3)).cast("int"), F.lit(0)).alias("n"),
-        repair.alias("repair"),
+    # Projections of their own: the text of a header is found once a row, however often it is read below.
+    texts = kafka.select(
+        "key",
+        "value",
+        F.col("partition").alias("out_partition"),
+        F.col("offset").alias("out_offset"),
+        _header(coordinates.SOURCE, 2).alias("source"),
+        _header(coordinates.REPAIR, 3).alias("repair"),
+        _header(coordinates.REASON, 3, 4).alias("reason"),
+    )
+    placed = texts.where(F.col("source").startswith(f"{topic_id}:")).withColumn("parts", F.split("source", ":"))
+    return placed.select(
+        F.col("parts")[1].cast("int").alias("p"),
+        F.col("parts")[2].cast("long").alias("o"),
+        F.coalesce(F.get("parts", F.lit(3)).cast("int"), F.lit(0)).alias("n"),
+        F.coalesce(F.col("repair").cast("int"), F.lit(0)).alias("repair"),
         F.lit(kind).alias("kind"),
         "key",
         "value",
-        _header(coordinates.REASON).alias("reason"),
-        F.col("partition").alias("out_partition"),
-        F.col("offset").alias("out_offset"),
+        "reason",
+        "out_partition",
+        "out_offset",
     )
 
 
@@ -82,6 +91,14 @@ def first_whole(rows: DataFrame) -> DataFrame:
     return begins.groupBy("p").agg(F.max("begin").alias("first"))
 
 
-def _header(name: str) -> Column:
-    found = F.filter("headers", lambda header: header["key"] == name)
-    return F.get(found, F.lit(0))["value"].cast("string")
+def _header(name: str, *usual: int) -> Column:
+    """Return the text of a header: looked for where our jobs put it, and only then among all.
+
+    The search by a lambda is interpreted for each row and would cost more than all else that a comparison does.
+    """
+    places = [F.get("headers", F.lit(index)) for index in usual]
+    searched = F.get(F.filter("headers", lambda header: header["key"] == name), F.lit(0))["value"]
+    found = F.when(F.coalesce(F.size("headers"), F.lit(0)) <= usual[0], F.lit(None).cast("binary"))
+    for place in places:
+        found = found.when(place["key"] == name, place["value"])
+    return found.otherwise(searched).cast("string")

@@ -43,7 +43,7 @@ def copy_with_bug(source: Path, target: Path, name: str, topic: str, output: str
     body = yaml.safe_load(declared.read_text())
     body["source"]["topic"], body["output"]["topic"] = topic, output
     # Two cores carry the stack, the load and three streams: fewer, larger batches leave room for the steps.
-    body["stream"], body["gates"] = {"trigger": "PT2S"}, {"lag_records": 10_000}
+    body["stream"], body["gates"] = {"trigger": "PT4S"}, {"lag_records": 15_000}
     body["compare"] = {"expected": [{"column": "visited_page", "rule": RULE}]}
     declared.write_text(yaml.safe_dump(body, sort_keys=False))
     logic = target / name / "logic.py"

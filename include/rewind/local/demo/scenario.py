@@ -28,7 +28,7 @@ from rewind.local.stack import PROJECT
 ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT60S", "reason": "pages in small letters"}
 
 DEPLOY_SECONDS, STREAM_SECONDS, REWIND_SECONDS, COLLECT_SECONDS = 180, 240, 480, 300
-CAUGHT_UP = 5_000
+CAUGHT_UP = 10_000
 """Offsets behind Kafka's end that a stream at this rate always is, a few batches' worth."""
 
 
@@ -160,7 +160,7 @@ class Scenario:
 
     def _mirrored(self) -> bool:
         found = next((m for m in self._world.status().mirrors if m.topic == self._world.names.topic), None)
-        return found is not None and found.lag is not None and found.lag <= 10 * CAUGHT_UP
+        return found is not None and found.lag is not None and found.lag <= 5 * CAUGHT_UP
 
     def _job(self, job_id: str) -> Job:
         return next(job for job in self._world.pipeline().jobs if job.job_id == job_id)
