@@ -14,9 +14,9 @@ from rewind.core.settings import Settings
 
 SHORT_STEPS = frozenset({"spin_up", "collect_garbage", "deploy", "abort", "plan"})
 """Steps that run little in the JVM: the first compiler alone makes them cheaper."""
-LIGHT_ON_ONE_MACHINE = frozenset({"stream", "mirror", "validate", "cut_over", "merge"})
+LIGHT_ON_ONE_MACHINE = frozenset({"stream", "mirror"})
 """The same where driver and tasks share one machine: there the second compiler took nearly half the CPU seconds
-of a stream's first minutes, from the very tasks that it was to make faster. A backfill is long enough to gain."""
+of a stream's first minutes, from the very tasks that it was to make faster. Backfills and comparisons gain by it."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.transforms import compare, outputs, parsing
 
+FEW = 200_000
+"""Coordinates that fit every task's memory: some ten megabytes."""
 SAMPLE = 20
 """Differences that are kept with both sides."""
 
@@ -63,7 +65,8 @@ def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, h
         sample: tuple[Mapping[str, Any], ...] = ()
         if doubtful:
             suspects = pairs.where(pairs["state"] == compare.SUSPECT)
-            unique = [outputs.deduplicated(compare.only(rows, suspects)) for rows in both]
+            few = doubtful <= FEW
+            unique = [outputs.deduplicated(compare.only(rows, suspects, few)) for rows in both]
             rows = compare.classified(unique[0], unique[1], sides).persist(StorageLevel.DISK_ONLY)
             fields = _classes(compare.counts(rows, sides), counts)
             sample = _sample(rows)

@@ -79,9 +79,10 @@ def totals(pairs: DataFrame) -> DataFrame:
     return pairs.groupBy("state").agg(F.count(F.lit(1)).alias("rows"), *sums)
 
 
-def only(rows: DataFrame, coordinates: DataFrame) -> DataFrame:
-    """Return the located rows of some coordinates."""
-    return rows.join(coordinates.select(*COORDINATE), on=list(COORDINATE), how="left_semi")
+def only(rows: DataFrame, coordinates: DataFrame, few: bool) -> DataFrame:
+    """Return the located rows of some coordinates; where those are few, without a shuffle of the rows."""
+    wanted = coordinates.select(*COORDINATE)
+    return rows.join(F.broadcast(wanted) if few else wanted, on=list(COORDINATE), how="left_semi")
 
 
 def classified(live: DataFrame, candidate: DataFrame, sides: Sides) -> DataFrame:
