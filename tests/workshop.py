@@ -71,7 +71,8 @@ class Workshop:
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
         with self._admin() as admin:
-            spec = {"num_partitions": partitions, "configs": configs}
+            # Records of the documents' year would fall to a retention by time at once.
+            spec = {"num_partitions": partitions, "configs": {"retention.ms": "-1", **configs}}
             admin.create_topics({topic: spec}, wait_for_metadata=True)
 
     def delete_topic(self, topic: str) -> None:
@@ -160,6 +161,8 @@ class Workshop:
         """Drain a stream and wait until its driver has ended."""
         self.wish(owner, streams.DRAIN)
         supervise.end(self.settings, owner)
+        # Its supervisor sees the end, so that a later start does not count it as a failure.
+        assert self.look(owner) == supervise.DRAINED
 
     def look(self, owner: str) -> str:
         sighting = supervise.look(self.settings, owner)

@@ -13,6 +13,7 @@ from rewind.control.broker import Broker
 from rewind.control.pointer import resolve
 from rewind.local.airflow_api import AirflowApiError
 from tests.stage import Stage
+from tests.workshop import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
@@ -81,6 +82,7 @@ def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
     assert "staged-out-g2" not in Broker(shop.settings).topics()
 
     run_id, rewind_id = stage.begin(apply_plan=plan_id)
+    wait_for("the rewind being active", lambda: stage.rewind(rewind_id)[0] is not None)
     second, _ = stage.begin(same_code=True)
     assert stage.ended(stage.rewind_dag, second) == "failed"
     assert f"rewind {rewind_id} of staged is active" in stage.failures(stage.rewind_dag, second)

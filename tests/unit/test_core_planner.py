@@ -58,7 +58,7 @@ def test_records_are_estimated_over_the_whole_range_and_chunked():
     seen = world(topic({0: 0}, {0: 1_000_001}), mirror({0: (0, 500_000)}), FakeLifecycle(generation(start={0: 0})))
     made = planned(seen=seen)
 
-    assert (made.records, made.bytes, made.chunks, made.estimate_seconds) == (1_000_001, 100_000_100, 3, 25.0)
+    assert (made.records, made.bytes, made.chunks, made.estimate_seconds) == (1_000_001, 100_000_100, 3, 100.0)
 
 
 INSTANT = datetime(2025, 9, 9, 12, tzinfo=UTC)
@@ -434,6 +434,6 @@ def test_a_plan_is_refused_while_another_rewind_is_active_or_the_topic_is_anothe
         still_holds(made, PIPELINE, CODE, world(topic({0: 0, 1: 0}, {0: 9, 1: 9}, "newTopicId")))
 
 
-def test_the_estimate_assumes_forty_thousand_records_a_second():
+def test_the_estimate_assumes_ten_thousand_records_a_second():
     seen = world(topic({0: 0}, {0: 80_000}), mirror({0: (0, 80_000)}), FakeLifecycle(generation(start={0: 0})))
-    assert planned(seen=seen).estimate_seconds == timedelta(seconds=2).total_seconds()
+    assert planned(seen=seen).estimate_seconds == timedelta(seconds=8).total_seconds()

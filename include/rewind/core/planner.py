@@ -16,8 +16,8 @@ from rewind.core.pipeline import Pipeline
 from rewind.core.plan import RELEASE, REPAIR, REWIND, Difference, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
 
-RECORDS_PER_SECOND = 40_000
-"""Backfill speed assumed by the estimate: a fifth of what a warm run on two cores does (see benchmarks/)."""
+RECORDS_PER_SECOND = 10_000
+"""Backfill speed assumed by the estimate, start-up and a busy machine included."""
 
 
 @dataclass(frozen=True)
