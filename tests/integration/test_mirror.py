@@ -293,6 +293,7 @@ def test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint(workshop
     checkpoint = supervise.checkpoint_folder(shop.settings, live)
     adopted = other.deploy(f"checkpoint:{checkpoint}")
     assert other.position(adopted) == {0: 9, 1: 5}
+    other.pipeline = "second"
     refused = other.submit("deploy", "--pipeline", "second", "--from", "group:nobody")
     assert refused.code == 64
     assert "from: group 'nobody' has no committed position on 'of-no-matter'" in refused.output
