@@ -27,7 +27,7 @@ from rewind.local.stack import PROJECT
 
 ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT60S", "reason": "pages in small letters"}
 
-DEPLOY_SECONDS, STREAM_SECONDS, REWIND_SECONDS, COLLECT_SECONDS = 180, 240, 480, 300
+DEPLOY_SECONDS, STREAM_SECONDS, REWIND_SECONDS, COLLECT_SECONDS = 180, 240, 540, 300
 CAUGHT_UP = 10_000
 """Offsets behind Kafka's end that a stream at this rate always is, a few batches' worth."""
 
