@@ -76,7 +76,16 @@ def living_drivers(job_id: str) -> list[int]:
             continue
         if "java" in words[0] and any(wanted.fullmatch(word) for word in words):
             found.append(int(path.parent.name))
-    return found
+    # A JVM that runs a shell command has a child of its own looks for a moment, between fork and exec.
+    parents = {pid: _parent(pid) for pid in found}
+    return [pid for pid, parent in parents.items() if parent is not None and parent not in found]
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def longest_gap(world: World, job_id: str, since: datetime | None = None) -> float:
