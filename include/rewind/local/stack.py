@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rewind.control import database, supervise
+from rewind.core.errors import RetryError
 from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
 from rewind.local.airflow import Airflow
-from rewind.local.airflow_api import AirflowApi
+from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.airflow_config import write_private
 from rewind.local.processes import Process
 
@@ -22,6 +24,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 POOL = ("streams", 128, "Supervisors of streams: as many as there are generations")
 STOP_SECONDS = 8
 STREAM_SECONDS = 22
+PATIENCE_SECONDS = 180
 NAMES = (broker.NAME, *airflow.ARGUMENTS)
 
 
@@ -96,10 +99,29 @@ def up(
     stack = _with_broker(home.resolve(), dags, plugins, environment)
     _prepare(stack)
     airflow.start(stack.airflow)
-    stack.api().set_pool(*POOL)
-    airflow.await_dags(stack.airflow)
-    stack.api().unpause()
+    _patiently(lambda: stack.api().set_pool(*POOL))
+    _patiently(lambda: airflow.await_dags(stack.airflow))
+    _patiently(lambda: stack.api().unpause())
     return stack
+
+
+def _patiently(call: Callable[[], None]) -> None:
+    """Call until Airflow carries it out.
+
+    On SQLite its processes now and then hold each other up for a minute when the first runs begin; each call is
+    harmless to repeat.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return call()
+        except RetryError:
+            if time.monotonic() > deadline:
+                raise
+        except AirflowApiError as answered:
+            if answered.status < 500 or time.monotonic() > deadline:
+                raise
+        time.sleep(1)
 
 
 def find(home: Path) -> Stack | None:
