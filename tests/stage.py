@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rewind.control import generations, requests, rewinds, streams
+from rewind.control import generations, requests, rewinds, streams, verdicts
 from rewind.control.broker import Broker
 from rewind.control.rewinds import Rewind, Step
 from rewind.local import stack
@@ -103,17 +103,23 @@ class Stage:
         return run_id, requests.rewind_id(self.rewind_dag, run_id)
 
     def answer(self, run_id: str, option: str = "Approve", reason: str = "") -> None:
-        """Answer the question of a run once it is asked."""
-        asked: list[dict[str, Any]] = []
+        """Answer the question of a run whenever it is asked, until the registry has the answer.
 
-        def waits() -> bool:
-            asked[:] = self.api.hitl_pending(self.rewind_dag, run_id)
-            if self.api.dag_run(self.rewind_dag, run_id)["state"] == "failed":
+        An answer that comes before Airflow's executor has reported the question's task parked is lost to it: the
+        task runs again and asks again.
+        """
+        rewind_id = requests.rewind_id(self.rewind_dag, run_id)
+
+        def recorded() -> bool:
+            for asked in self.api.hitl_pending(self.rewind_dag, run_id):
+                self.api.hitl_answer(self.rewind_dag, run_id, task_of(asked), [option], {"reason": reason})
+            with self.shop.registry() as connection:
+                given = verdicts.approval(connection, rewind_id)
+            if given is None and self.api.dag_run(self.rewind_dag, run_id)["state"] == "failed":
                 raise AssertionError(self.failures(self.rewind_dag, run_id))
-            return bool(asked)
+            return given is not None
 
-        wait_for(f"the question of {run_id}", waits, RUN_SECONDS)
-        self.api.hitl_answer(self.rewind_dag, run_id, task_of(asked[0]), [option], {"reason": reason})
+        wait_for(f"the answer to {run_id}", recorded, RUN_SECONDS)
 
     def rewind(self, rewind_id: str) -> tuple[Rewind | None, list[Step]]:
         with self.shop.registry() as connection:

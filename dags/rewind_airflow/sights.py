@@ -89,7 +89,7 @@ def _position(connection: Connection, owner: str) -> Vector:
 
 def _topic(connection: Connection, owner: str) -> str:
     generation = generations.find(connection, owner)
-    return generation.frozen["source_topic"] if generation else owner.removeprefix(names.mirror_owner(""))
+    return generation.source_topic if generation else owner.removeprefix(names.mirror_owner(""))
 
 
 def _end(settings: Settings, topic: str, isolation: str = "read_committed") -> Vector:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rewind.control.status import PipelineView, Status
 from rewind.control.status_rewinds import RewindView, StepView
-from rewind.control.verdicts import Verdict
+from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.plan import REWIND, Plan, Request
@@ -47,12 +47,14 @@ PLAN = Plan(
 )
 PASS = Verdict(1, 1, "pass", {0: 0}, {0: 9}, {"rows": 9, "equal": 8, "expected": 1, "missing": 0}, [], "", AT)
 
+APPROVED = Approval(1, "approve", "ada", "")
 
-def view(state=lifecycle.ACTIVE, verdict=None, **steps):
+
+def view(state=lifecycle.ACTIVE, verdict=None, approval=None, **steps):
     shown = tuple(StepView(name, *steps.get(name, ("pending",))) for name in lifecycle.STEPS)
     ids = {"id": "rw-1", "state": state, "job_id": PLAN.job_id, "live_job_id": PLAN.live_job_id, "reason": ""}
     times = {"created_at": AT, "ended_at": None}
-    rest = {"plan": PLAN, "handoff": {0: 7}, "backfill": None, "approval": None, "waits": ""}
+    rest = {"plan": PLAN, "handoff": {0: 7}, "backfill": None, "approval": approval, "waits": ""}
     return RewindView(**ids, **times, **rest, steps=shown, verdict=verdict)
 
 
@@ -100,8 +102,8 @@ def test_a_rewind_is_followed_to_its_end_and_answered_once():
         RetryError("busy"),
         view(plan=("running", 1, 1.0)),
         view(verdict=PASS, **judged),
-        view(verdict=PASS, **judged),
-        view(lifecycle.FINISHED, PASS, validate=("done", 1, 9.5), approve=("done", 1, 2.0)),
+        view(verdict=PASS, approval=APPROVED, **judged),
+        view(lifecycle.FINISHED, PASS, APPROVED, validate=("done", 1, 9.5), approve=("done", 1, 2.0)),
     ]
     world = FakeWorld(*views)
     ended = Follower(world, "run-1", "rw-1").to_the_end(60)
@@ -114,6 +116,14 @@ def test_a_rewind_is_followed_to_its_end_and_answered_once():
         "approve answered over REST: Approve",
         "approve done after 2.0 s",
     ]
+
+
+def test_an_answer_that_airflow_lost_is_given_again():
+    judged = {"validate": ("done", 1, 9.5), "approve": ("running", 1, 0.5)}
+    ended = view(lifecycle.FINISHED, PASS, APPROVED, validate=("done", 1, 9.5), approve=("done", 1, 2.0))
+    world = FakeWorld(view(verdict=PASS, **judged), view(verdict=PASS, **judged), ended)
+    Follower(world, "run-1", "rw-1").to_the_end(60)
+    assert len(world.answers) == 2
 
 
 def test_a_failed_verdict_is_not_approved():

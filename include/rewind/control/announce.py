@@ -106,7 +106,7 @@ def _state(connection: Connection, pipeline: str, epoch: int) -> tuple[dict[str,
 
 
 def _job(connection: Connection, job: Generation) -> dict[str, Any]:
-    topic = job.frozen["config"]["source_topic"]
+    topic = job.source_topic
     return {
         "source_topic": topic,
         "source_topic_id": job.topic_id,

@@ -93,6 +93,11 @@ class Generation:
     output_topic: str
     dead_letter_topic: str
 
+    @property
+    def source_topic(self) -> str:
+        """The topic it reads."""
+        return str(self.frozen["config"]["source_topic"])
+
 
 class BrokerReader(Protocol):
     """What is read of the broker."""

@@ -14,6 +14,7 @@ from pathlib import Path
 USERS: Mapping[str, str] = {"admin": "admin", "viewer": "viewer"}
 # A worker process each: their number bounds the memory, and what an orderly end has to wait for.
 PARALLELISM = 8
+LOCK_SECONDS = 5
 
 
 def render(home: Path, host: str, port: int, dags: Path, plugins: Path) -> str:
@@ -63,8 +64,9 @@ def _places(home: Path, dags: Path, plugins: Path) -> dict[str, dict[str, str]]:
             "plugins_folder": _escaped(plugins),
             "simple_auth_manager_passwords_file": _escaped(home / "passwords.json"),
         },
-        # SQLite has one writer: those who wait should outlast a slow commit.
-        "database": {"sql_alchemy_conn": f"sqlite:///{_escaped(home)}/airflow.db?timeout=60"},
+        # SQLite has one writer, and the API server waits for it in the event loop that the writer may need to go on:
+        # this bounds how long the two can hold each other up, after which one of them is asked again.
+        "database": {"sql_alchemy_conn": f"sqlite:///{_escaped(home)}/airflow.db?timeout={LOCK_SECONDS}"},
         "logging": {"base_log_folder": _escaped(home / "logs"), "colored_console_log": "False"},
     }
 

@@ -108,8 +108,7 @@ def up(
 def _patiently(call: Callable[[], None]) -> None:
     """Call until Airflow carries it out.
 
-    On SQLite its processes now and then hold each other up for a minute when the first runs begin; each call is
-    harmless to repeat.
+    On SQLite its processes now and then hold each other up when the first runs begin; each call is harmless to repeat.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:

@@ -28,7 +28,6 @@ class Follower:
         """Keep what to follow."""
         self._world, self._run_id, self._rewind_id = world, run_id, rewind_id
         self._said: dict[str, str] = {}
-        self._answered = False
 
     def to_the_end(self, seconds: float) -> RewindView:
         """Show the rewind until it has ended, approving a passed verdict, and return it.
@@ -73,7 +72,7 @@ class Follower:
                 self._world.console.print(f"    {step.name} [dim]{step.state}{seconds}[/]")
 
     def _answer(self, view: RewindView) -> None:
-        if self._answered or view.verdict is None or view.step("validate").state != "done":
+        if view.verdict is None or view.step("validate").state != "done" or view.approval is not None:
             return
         if view.verdict.verdict != lifecycle.PASS:
             raise DemoError(
@@ -83,7 +82,6 @@ class Follower:
             task = task_of(asked)
             self._world.api.hitl_answer(self._world.rewind_dag, self._run_id, task, [APPROVE])
             self._world.console.print(f"    {task} answered over REST: {APPROVE}")
-            self._answered = True
 
 
 def task_of(asked: Mapping[str, object]) -> str:
