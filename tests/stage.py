@@ -36,7 +36,9 @@ class Stage:
         self.shop = Workshop(self.stack.settings, name, partitions, **declared)
         self.api: AirflowApi = self.stack.api()
         self.rewind_dag = f"rewind_{name}"
-        wanted = {f"{kind}_{name}" for kind in ("rewind", "deploy", "stream", "abort")} | {f"mirror_{self.shop.topic}"}
+        wanted = {f"{kind}_{name}" for kind in ("rewind", "rollback", "deploy", "stream", "abort")} | {
+            f"mirror_{self.shop.topic}"
+        }
         # Each of their files is parsed anew in its own time.
         wait_for("the pipeline's DAGs", lambda: wanted <= {dag["dag_id"] for dag in self.api.dags()})
         self.api.unpause()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection, select, update
 
-from rewind.control import rewinds
+from rewind.control import generations, requests, rewinds
 from rewind.control.database import now, transaction
 from rewind.control.schema import announcements
-from rewind.core.plan import Plan
 from rewind_airflow import run
 from rewind_airflow.reactions import reactions
 
@@ -21,7 +21,17 @@ def live_asset(pipeline: str) -> Asset:
     return Asset(name=f"{pipeline}_live", uri=f"rewind://{pipeline}/live", group="rewind")
 
 
-class Announce(BaseOperator):
+@dataclass(frozen=True)
+class Switch:
+    """One move of the pointer."""
+
+    pipeline: str
+    epoch: int
+    job_id: str
+    output_topic: str
+
+
+class AnnounceSwitch(BaseOperator):
     """Emits the event of a switch, unless it was: each success of a task with outlets emits one anew."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
@@ -30,31 +40,58 @@ class Announce(BaseOperator):
         self.asset = live_asset(pipeline)
         super().__init__(inlets=[self.asset], outlets=[self.asset], **kwargs)
 
+    def switched(self, connection: Connection, context: Context) -> Switch:
+        """Return the switch that this run made."""
+        raise NotImplementedError
+
     def execute(self, context: Context) -> None:
-        """Emit the event of the plan's epoch, or skip."""
-        rewind_id = run.rewind_id(context)
+        """Emit the event of the switch's epoch, or skip."""
         with reactions(), transaction(run.settings().registry_url) as connection:
-            plan = rewinds.read_plan(connection, rewinds.read(connection, rewind_id).plan_id)
-            noted = _noted(connection, plan)
-        epoch = plan.epoch + 1
+            switch = self.switched(connection, context)
+            noted = _noted(connection, switch)
         # The note alone proves nothing: a task that dies after it has emitted nothing.
-        if noted and epoch in _emitted(context, self.asset):
-            raise AirflowSkipException(f"epoch {epoch} of {plan.request.pipeline} was announced")
-        extra = {"job_id": plan.job_id, "epoch": epoch, "output_topic": plan.output_topic}
+        if noted and switch.epoch in _emitted(context, self.asset):
+            raise AirflowSkipException(f"epoch {switch.epoch} of {switch.pipeline} was announced")
+        extra = {"job_id": switch.job_id, "epoch": switch.epoch, "output_topic": switch.output_topic}
         context["outlet_events"][self.asset].extra.update(extra)
         with reactions(), transaction(run.settings().registry_url) as connection:
-            connection.execute(update(announcements).where(_row(plan)).values(asset_at=now()))
+            connection.execute(update(announcements).where(_row(switch)).values(asset_at=now()))
         self.log.info("announced %s", extra)
 
 
-def _row(plan: Plan) -> Any:
-    return (announcements.c.pipeline == plan.request.pipeline) & (announcements.c.epoch == plan.epoch + 1)
+class Announce(AnnounceSwitch):
+    """Announces the cut-over of a rewind."""
+
+    def switched(self, connection: Connection, context: Context) -> Switch:
+        """Return what the plan of the run's rewind switched to."""
+        plan = rewinds.read_plan(connection, rewinds.read(connection, run.rewind_id(context)).plan_id)
+        return Switch(plan.request.pipeline, plan.epoch + 1, plan.job_id, plan.output_topic)
 
 
-def _noted(connection: Connection, plan: Plan) -> bool:
-    found = connection.execute(select(announcements.c.asset_at).where(_row(plan))).one_or_none()
+class AnnounceRollback(AnnounceSwitch):
+    """Announces a rollback."""
+
+    def switched(self, connection: Connection, context: Context) -> Switch:
+        """Return what the run rolled back to; a dry run did nothing."""
+        if context["params"]["dry_run"]:
+            raise AirflowSkipException("a dry run announces nothing")
+        ti = context["ti"]
+        rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
+        done = rewinds.fact(connection, rollback_id, "rollback")
+        if done is None:
+            raise AirflowFailException(f"the registry has no rollback {rollback_id} to announce")
+        job = generations.read(connection, done["to"])
+        return Switch(job.pipeline, done["epoch"], job.job_id, job.output_topic)
+
+
+def _row(switch: Switch) -> Any:
+    return (announcements.c.pipeline == switch.pipeline) & (announcements.c.epoch == switch.epoch)
+
+
+def _noted(connection: Connection, switch: Switch) -> bool:
+    found = connection.execute(select(announcements.c.asset_at).where(_row(switch))).one_or_none()
     if found is None:
-        raise AirflowFailException(f"the registry has no epoch {plan.epoch + 1} of {plan.request.pipeline} to announce")
+        raise AirflowFailException(f"the registry has no epoch {switch.epoch} of {switch.pipeline} to announce")
     return found.asset_at is not None
 
 

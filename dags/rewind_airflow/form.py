@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from rewind.control.requests import PARAMETERS
+from rewind.control.requests import PARAMETERS, ROLLBACK
 
 WHAT, HOW, GATES, RUN = "What to rewind", "What changes", "Gates and periods", "How to run"
 
@@ -54,13 +54,26 @@ WORDS: dict[str, tuple[str, str, str]] = {
 }
 """Section, title and description of each parameter, in the order of the form."""
 
+ROLLBACK_WORDS: dict[str, tuple[str, str, str]] = {
+    "to": ("What to go back to", "Job", "The job that stands by. Leave empty for the newest."),
+    "reason": ("What to go back to", "Reason", "Why, for those who read the history."),
+    "grace": ("How to run", "Keep the job that is left for", "How long the way forward stays open: PT1H, P1D."),
+    "dry_run": ("How to run", "Dry run", "Only tell what would be done. Switch it off to act."),
+}
+"""Section, title and description of each parameter of a rollback, in the order of the form."""
+
 # The form sends null for a field that was emptied.
 NULLABLE = frozenset({"to", "accept_gaps", "overrides", "reason", "apply_plan"})
 
 
 def params() -> dict[str, Param]:
     """Return the parameters of a rewind DAG."""
-    return {name: _param(name, *words) for name, words in WORDS.items()}
+    return {name: _param(PARAMETERS[name], name in NULLABLE, *words) for name, words in WORDS.items()}
+
+
+def rollback_params() -> dict[str, Param]:
+    """Return the parameters of a rollback DAG."""
+    return {name: _param(ROLLBACK[name], name in NULLABLE, *words) for name, words in ROLLBACK_WORDS.items()}
 
 
 def filled(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +81,8 @@ def filled(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _param(name: str, section: str, title: str, description: str) -> Param:
-    schema = {key: value for key, value in PARAMETERS[name].items() if key != "default"}
-    if name in NULLABLE:
+def _param(declared: Mapping[str, Any], nullable: bool, section: str, title: str, description: str) -> Param:
+    schema = {key: value for key, value in declared.items() if key != "default"}
+    if nullable:
         schema["type"] = [schema["type"], "null"]
-    return Param(PARAMETERS[name]["default"], description, schema={**schema, "title": title, "section": section})
+    return Param(declared["default"], description, schema={**schema, "title": title, "section": section})

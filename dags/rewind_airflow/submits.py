@@ -185,6 +185,19 @@ class AbortSubmit(RewindSubmit):
         return Errand(arguments, bundle.build(settings, self.pipeline))
 
 
+class RollbackSubmit(RewindSubmit):
+    """Makes the standby live again."""
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Check the form once more and hand it over; a dry run leaves no mark of its end."""
+        assert self.pipeline is not None
+        ti, params = context["ti"], form.filled(context["params"])
+        rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
+        asked = requests.checked(params, requests.ROLLBACK)
+        arguments = ["--rollback-id", rollback_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
+        return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
+
+
 class DeploySubmit(RewindSubmit):
     """Makes the first generation of a pipeline."""
 

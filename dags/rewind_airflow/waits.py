@@ -128,7 +128,11 @@ class Observe(Wait):
         """Return whether the period is over and the new live job is well, or a person ended it."""
         rewind_id = run.rewind_id(context)
         with final_reactions(), transaction(settings.registry_url) as connection:
-            if rewinds.read(connection, rewind_id).state != lifecycle.ACTIVE:
+            state = rewinds.read(connection, rewind_id).state
+            if state == lifecycle.ROLLED_BACK:
+                steps.end(connection, rewind_id, "observe", "failed", {"state": state})
+                raise AirflowFailException(f"rewind {rewind_id} was rolled back: its job is live no more")
+            if state != lifecycle.ACTIVE:
                 self.log.info("rewind %s has ended already", rewind_id)
                 return True
             plan = rewinds.read_active(connection, rewind_id)[1]

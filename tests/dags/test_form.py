@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import ParamValidationError
 from rewind_airflow import form
 
-from rewind.control.requests import PARAMETERS, parse
+from rewind.control.requests import PARAMETERS, ROLLBACK, parse
 
 BAD = {
     "from": ["abc", '["a"]', "2025-9-4", 5, None],
@@ -46,6 +46,15 @@ def test_a_field_that_was_emptied_takes_its_default():
     emptied = {name: None if name in form.NULLABLE else schema["default"] for name, schema in PARAMETERS.items()}
     assert {name: form.params()[name].resolve(value) for name, value in emptied.items()} == emptied
     assert parse("visits", form.filled(emptied)) == parse("visits", {})
+
+
+def test_the_form_of_a_rollback():
+    assert sorted(form.ROLLBACK_WORDS) == sorted(ROLLBACK)
+    opened = {name: param.resolve() for name, param in form.rollback_params().items()}
+    assert opened == {"to": "", "reason": "", "grace": "PT1H", "dry_run": True}
+    for name, value in (("to", "../live"), ("to", "visits-r1"), ("grace", "1h"), ("dry_run", "no")):
+        with pytest.raises(ParamValidationError):
+            form.rollback_params()[name].resolve(value)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from rewind_airflow import form
 from rewind_airflow.hook import TrackedHook
-from rewind_airflow.submits import SWITCHING, CollectSubmit, PlanSubmit, StepSubmit
+from rewind_airflow.submits import SWITCHING, CollectSubmit, PlanSubmit, RollbackSubmit, StepSubmit
 
-from rewind.control import rewinds
+from rewind.control import requests, rewinds
 from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
 
@@ -132,6 +132,30 @@ def test_a_step_of_another_kind_of_plan_is_skipped(opened, context, spark_submit
     submits = spark_submit()
     with pytest.raises(AirflowSkipException, match=f"a {kind} has no step {step}"):
         StepSubmit(task_id=step, kinds=kinds).execute(context)
+    assert submits() == ""
+
+
+def rolling_back(context, **asked):
+    context["params"] = {"to": None, "reason": "wrong", "grace": "PT1H", "dry_run": False, **asked}
+    return RollbackSubmit(task_id="rollback", job="rollback", pipeline="visits")
+
+
+def test_a_rollback_hands_over_its_form_and_is_believed_by_its_mark(installation, context, spark_submit):
+    rollback_id = requests.rollback_id(context["ti"].dag_id, context["ti"].run_id)
+    submits = spark_submit(0, mark=f"{rollback_id} rollback")
+    rolling_back(context).execute(context)
+    assert f"'--rollback-id', '{rollback_id}', '--pipeline', 'visits', '--request'" in submits()
+    assert '{"to": "", "reason": "wrong", "grace": "PT1H", "dry_run": false}' in submits()
+    spark_submit(0)
+    with pytest.raises(AirflowException, match="rollback"):
+        rolling_back(context).execute(context)
+    rolling_back(context, dry_run=True).execute(context)
+
+
+def test_a_rollback_with_a_bad_form_submits_nothing(installation, context, spark_submit):
+    submits = spark_submit()
+    with pytest.raises(AirflowFailException, match="grace: "):
+        rolling_back(context, grace="soon").execute(context)
     assert submits() == ""
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
 from rewind_airflow import supervision
-from rewind_airflow.announce import Announce, live_asset
+from rewind_airflow.announce import Announce, AnnounceRollback, live_asset
 from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort
 from sqlalchemy import insert, select
 
-from rewind.control import generations, rewinds, schema, streams, verdicts
+from rewind.control import generations, requests, rewinds, schema, streams, verdicts
 from rewind.control.database import transaction
 
 
@@ -190,6 +190,24 @@ def test_a_task_that_died_before_it_announced_does_so_in_its_retry(announcing, c
     context["inlet_events"] = {announcing.asset: Events([SimpleNamespace(extra={"epoch": 1})])}
     announcing.execute(context)
     assert emitted(context)["epoch"] == 2
+
+
+def test_a_rollback_is_announced_with_what_it_went_back_to(context, installation, opened):
+    opened()
+    context["params"] = {"dry_run": False}
+    context["outlet_events"] = {live_asset("visits"): SimpleNamespace(extra={})}
+    task = AnnounceRollback(task_id="announce", pipeline="visits")
+    with pytest.raises(AirflowFailException, match="the registry has no rollback rb-"):
+        task.execute(context)
+    rollback_id = requests.rollback_id(context["ti"].dag_id, context["ti"].run_id)
+    with transaction(installation.registry_url) as connection:
+        connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=3, body={}))
+        rewinds.fix(connection, rollback_id, "rollback", {"epoch": 3, "to": "visits-g1"})
+    task.execute(context)
+    assert emitted(context) == {"job_id": "visits-g1", "epoch": 3, "output_topic": "visits_out-g1"}
+    context["params"] = {"dry_run": True}
+    with pytest.raises(AirflowSkipException, match="a dry run announces nothing"):
+        task.execute(context)
 
 
 def test_without_a_switch_there_is_nothing_to_announce(context, opened):

@@ -154,6 +154,14 @@ def test_observe_of_a_rewind_that_was_ended_elsewhere_is_over(context, switched,
     assert steps("observe") == []
 
 
+def test_observe_of_a_rewind_that_was_rolled_back_is_red(context, switched, installation, rewind_id):
+    switched(driven=True)
+    with transaction(installation.registry_url) as connection:
+        rewinds.close(connection, rewind_id, "rolled_back")
+    with pytest.raises(AirflowFailException, match=f"rewind {rewind_id} was rolled back"):
+        Observe(task_id="observe").poke(context)
+
+
 @pytest.mark.parametrize(
     ("state", "over"),
     [("running", False), ("starting", False), ("waiting", False), ("draining", False), ("drained", True)],

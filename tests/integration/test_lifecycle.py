@@ -118,7 +118,7 @@ def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
 
 def test_then_a_release_without_history_and_the_old_ones_collected(stage: Stage) -> None:
     shop = stage.shop
-    run_id, _ = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True)
+    run_id, _ = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
     shop.produce(visit(500), visit(501))
     stage.succeeded(stage.rewind_dag, run_id)
     assert stage.live() == "staged-g3"
@@ -134,3 +134,20 @@ def test_then_a_release_without_history_and_the_old_ones_collected(stage: Stage)
     assert "staged-out-g3" in topics
     assert not (shop.settings.generations / "staged-g1").exists()
     assert Broker(shop.settings).group_offsets("staged-g1", shop.topic) == {}
+
+
+def test_then_the_release_is_rolled_back(stage: Stage) -> None:
+    dry = stage.run("rollback_staged", {})
+    assert stage.live() == "staged-g3"
+    ran = {t["task_id"]: t["state"] for t in stage.api.task_instances("rollback_staged", dry)}
+    assert ran == {"rollback": "success", "announce": "skipped"}
+
+    stage.run("rollback_staged", {"dry_run": False, "reason": "wrong rates"})
+    pointed = resolve("staged", stage.shop.settings.registry_url)
+    assert (pointed.job_id, pointed.epoch, pointed.output_topic) == ("staged-g2", 4, "staged-out-g2")
+    control = [(r.key, json.loads(r.value)["epoch"]) for r in stage.shop.read(announce.TOPIC)]
+    assert control[-1] == (b"staged", 4)
+    with stage.shop.registry() as connection:
+        assert generations.read(connection, "staged-g3").state == "standby"
+    assert stage.shop.holder("staged-g2") is not None
+    assert stage.shop.holder("staged-g3") is not None

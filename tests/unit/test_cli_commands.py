@@ -236,6 +236,15 @@ def test_deploy_and_abort_trigger_their_dags(registry, airflow):
     ]
 
 
+def test_rollback_triggers_its_dag_after_checking_the_form(airflow, capsys):
+    assert main.main(["rollback", "visits_converter", "--no-dry-run", "--to", "visits_converter-g1"]) == 0
+    assert airflow.runs == [("rollback_visits_converter", {"to": "visits_converter-g1", "dry_run": False})]
+    assert "rollback rb-" in capsys.readouterr().out
+    assert main.main(["rollback", "visits_converter", "--grace", "soon"]) != 0
+    assert len(airflow.runs) == 1
+    assert "grace: " in capsys.readouterr().err
+
+
 def test_a_dag_that_is_not_there_names_the_pipeline(monkeypatch, capsys):
     monkeypatch.setattr(context, "airflow_api", lambda: FakeAirflow(AirflowApiError("POST", "/x", 404, "not found")))
     assert main.main(["deploy", "other"]) == 64

@@ -1,4 +1,4 @@
-"""`deploy`, `rewind` and `abort`: runs of the DAGs, started over Airflow's REST API."""
+"""`deploy`, `rewind`, `rollback` and `abort`: runs of the DAGs, started over Airflow's REST API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rewind.cli import context
 from rewind.control import requests, rewinds
-from rewind.control.requests import PARAMETERS
+from rewind.control.requests import PARAMETERS, ROLLBACK
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
 
@@ -27,6 +27,12 @@ HELP = {
     "dry_run": "only plan; --no-dry-run carries the plan out",
     "apply_plan": "id of the plan to carry out",
 }
+ROLLBACK_HELP = {
+    "to": "the job to go back to; by default the one that stands by",
+    "reason": "why, for the history",
+    "grace": "how long the job that is left is kept",
+    "dry_run": "only tell; --no-dry-run acts",
+}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,8 +44,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     rewind = subparsers.add_parser("rewind", help="rewind a pipeline; plans only, unless --no-dry-run is given")
     rewind.add_argument("pipeline")
     for name in PARAMETERS:
-        _add_option(rewind, name)
+        _add_option(rewind, name, PARAMETERS, HELP)
     rewind.set_defaults(func=_rewind)
+    back = subparsers.add_parser(
+        "rollback", help="make the standby live again; tells only, unless --no-dry-run is given"
+    )
+    back.add_argument("pipeline")
+    for name in ROLLBACK:
+        _add_option(back, name, ROLLBACK, ROLLBACK_HELP)
+    back.set_defaults(func=_rollback)
     abort = subparsers.add_parser("abort", help="abort an active rewind and collect what it made")
     abort.add_argument("rewind", help="id of the rewind, as `status` shows it")
     abort.add_argument("--reason", default="", help="why, for the history")
@@ -49,9 +62,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 DEPLOY_FORMS = "earliest, latest, group:<consumer group> or checkpoint:<folder>"
 
 
-def _add_option(parser: argparse.ArgumentParser, name: str) -> None:
-    schema, flag = PARAMETERS[name], f"--{name.replace('_', '-')}"
-    options: dict[str, Any] = {"dest": name, "default": None, "help": HELP[name]}
+def _add_option(
+    parser: argparse.ArgumentParser, name: str, schemas: Mapping[str, Mapping[str, Any]], words: Mapping[str, str]
+) -> None:
+    schema, flag = schemas[name], f"--{name.replace('_', '-')}"
+    options: dict[str, Any] = {"dest": name, "default": None, "help": words[name]}
     if schema["type"] == "boolean":
         options["action"] = argparse.BooleanOptionalAction
     elif schema["type"] == "object":
@@ -68,13 +83,25 @@ def _json_object(text: str) -> dict[str, Any]:
     return body
 
 
+def _given(arguments: argparse.Namespace, schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    given = {name: getattr(arguments, name) for name in schemas}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _rewind(arguments: argparse.Namespace) -> int:
-    given = {name: getattr(arguments, name) for name in PARAMETERS}
-    conf = {name: value for name, value in given.items() if value is not None}
+    conf = _given(arguments, PARAMETERS)
     requests.parse(arguments.pipeline, conf)
     dag_id = f"rewind_{arguments.pipeline}"
     run_id = _trigger(dag_id, conf)
     print(f"rewind {requests.rewind_id(dag_id, run_id)}")
+    return 0
+
+
+def _rollback(arguments: argparse.Namespace) -> int:
+    conf = _given(arguments, ROLLBACK)
+    requests.checked(conf, ROLLBACK)
+    dag_id = f"rollback_{arguments.pipeline}"
+    print(f"rollback {requests.rollback_id(dag_id, _trigger(dag_id, conf))}")
     return 0
 
 

@@ -170,8 +170,8 @@ def end_older_standbys(connection: Connection, pipeline: str, newest: str) -> No
             set_grace(connection, older.job_id, now())
 
 
-def set_grace(connection: Connection, job_id: str, until: datetime) -> None:
-    """Set until when a standby is kept."""
+def set_grace(connection: Connection, job_id: str, until: datetime | None) -> None:
+    """Set until when a standby is kept; None for a job that is none."""
     connection.execute(update(_table).where(_table.c.job_id == job_id).values(grace_until=until))
 
 

@@ -33,10 +33,38 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 """JSON schema of each parameter of a rewind DAG, with its default."""
 
+ROLLBACK: dict[str, dict[str, Any]] = {
+    "to": {"type": "string", "pattern": r"^([A-Za-z0-9_-]+-g[1-9]\d*)?$", "maxLength": 249, "default": ""},
+    "reason": {"type": "string", "maxLength": 2_000, "default": ""},
+    "grace": {"type": "string", "pattern": DURATION, "default": "PT1H"},
+    "dry_run": {"type": "boolean", "default": True},
+}
+"""JSON schema of each parameter of a rollback DAG, with its default."""
+
 
 def rewind_id(dag_id: str, run_id: str) -> str:
     """Return the id of the rewind that a DAG run carries out: the same through retries and clears."""
     return "rw-" + hashlib.sha256(f"{dag_id}/{run_id}".encode()).hexdigest()[:10]
+
+
+def rollback_id(dag_id: str, run_id: str) -> str:
+    """Return the id of the rollback that a DAG run carries out: the same through retries and clears."""
+    return "rb-" + hashlib.sha256(f"{dag_id}/{run_id}".encode()).hexdigest()[:10]
+
+
+def checked(parameters: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return parameters with their defaults filled in, each held against its schema.
+
+    Raises:
+        RefusedError: A parameter that is unknown, of another type, or has a bad value; the field is named.
+    """
+    unknown = sorted(parameters.keys() - schemas.keys())
+    if unknown:
+        raise RefusedError(unknown[0], "is no parameter", f"Parameters are {', '.join(schemas)}")
+    values = {name: parameters.get(name, schema["default"]) for name, schema in schemas.items()}
+    for name, schema in schemas.items():
+        check(values[name], schema, name)
+    return values
 
 
 def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
@@ -45,13 +73,7 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
     Raises:
         RefusedError: A parameter that is unknown, of another type, or has a bad value; the field is named.
     """
-    unknown = sorted(parameters.keys() - PARAMETERS.keys())
-    if unknown:
-        raise RefusedError(unknown[0], "is no parameter", f"Parameters are {', '.join(PARAMETERS)}")
-    values = {name: parameters.get(name, schema["default"]) for name, schema in PARAMETERS.items()}
-    values["overrides"] = values["overrides"] or {}
-    for name, schema in PARAMETERS.items():
-        check(values[name], schema, name)
+    values = checked({**parameters, "overrides": parameters.get("overrides") or {}}, PARAMETERS)
     observe = int(times.parse_duration(values["observe"], "observe").total_seconds())
     grace = int(times.parse_duration(values["grace"], "grace").total_seconds())
     if grace < observe:

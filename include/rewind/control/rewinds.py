@@ -25,7 +25,7 @@ class Rewind:
         pipeline: The pipeline it rewinds.
         plan_id: The plan it carries out.
         job_id: The job it makes.
-        state: active, finished, failed or aborted.
+        state: active, finished, failed, aborted or rolled_back.
         reason: Why it was asked for.
         created_at: When it became active, UTC.
         ended_at: When it stopped being active, UTC.

@@ -12,7 +12,7 @@ from rewind.control import jvm
 from rewind.control.bundle import Bundle
 from rewind.core.settings import Settings
 
-SHORT_STEPS = frozenset({"spin_up", "collect_garbage", "deploy", "abort", "plan"})
+SHORT_STEPS = frozenset({"spin_up", "collect_garbage", "deploy", "abort", "plan", "rollback"})
 """Steps that run little in the JVM: the first compiler alone makes them cheaper."""
 LIGHT_ON_ONE_MACHINE = frozenset({"stream", "mirror"})
 """The same where driver and tasks share one machine: there the second compiler took nearly half the CPU seconds

@@ -30,7 +30,7 @@ def run(settings: Settings, rewind_id: str, reason: str) -> None:
 def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
     with transaction(settings.registry_url) as connection:
         found = rewinds.find(connection, rewind_id)
-        if found is None or found.state in (lifecycle.FINISHED, lifecycle.ABORTED):
+        if found is None or found.state != lifecycle.ACTIVE:
             log.info("rewind %s is not active: nothing to abort", rewind_id)
             return {"deleted": []}
         made = generations.find(connection, found.job_id)

@@ -1,0 +1,104 @@
+"""Roll back: the standby becomes live again once it has passed all that the live job has answered."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from rewind.control import announce, requests, rewinds, rollback
+from rewind.control.database import transaction, vector_from_json, vector_to_json
+from rewind.control.rollback import Target
+from rewind.core import times
+from rewind.core.crash import side_effect
+from rewind.core.errors import RetryError
+from rewind.core.offsets import Vector, behind, reached
+from rewind.core.settings import Settings
+from rewind.steps import main
+
+PATIENCE_SECONDS = 50.0
+"""How long the standby may take to pass live's frozen positions before the attempt is given up."""
+
+log = logging.getLogger(__name__)
+
+
+def preview(settings: Settings, pipeline: str, wanted: str = "") -> str:
+    """Return what a rollback would do now, as text; nothing is changed.
+
+    Raises:
+        RefusedError: It would be refused.
+    """
+    with transaction(settings.registry_url) as connection:
+        target = rollback.find(connection, pipeline, wanted)
+        standby, live = rollback.positions(connection, target)
+    return f"{target.told()}; the standby is {behind(standby, live):,} offsets behind live"
+
+
+def run(settings: Settings, rollback_id: str, pipeline: str, asked: Mapping[str, Any]) -> None:
+    """Make the standby of a pipeline live again and announce it; again is harmless.
+
+    Args:
+        settings: The installation.
+        rollback_id: The same through retries.
+        pipeline: The pipeline.
+        asked: The form (`requests.ROLLBACK`). A dry run only tells what would be done.
+
+    Raises:
+        RefusedError: A bad value; nothing stands by, or it has no driver.
+        WorldMovedError: The pointer moved since this rollback was decided.
+        RetryError: The standby does not pass live's positions in time.
+    """
+    values = requests.checked(asked, requests.ROLLBACK)
+    grace = times.parse_duration(values["grace"], "grace")
+    if values["dry_run"]:
+        log.info("dry run: %s", preview(settings, pipeline, values["to"]))
+        return
+
+    def body(_: int) -> dict[str, Any]:
+        made = _switched(settings, rollback_id, pipeline, values["to"], values["reason"], grace)
+        announce.publish(settings, pipeline, made["epoch"])
+        return made
+
+    main.recorded(settings, rollback_id, "rollback", body)
+
+
+def _switched(
+    settings: Settings, rollback_id: str, pipeline: str, wanted: str, reason: str, grace: timedelta
+) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        made = rollback.done(connection, rollback_id)
+    if made is not None:
+        log.info("already done: %s is live at epoch %d", made["to"], made["epoch"])
+        return made
+    with side_effect("rollback.intend"), transaction(settings.registry_url) as connection:
+        target = rollback.fixed(connection, rollback_id, pipeline, wanted)
+    log.info("%s", target.told())
+    _await_standby(settings, rollback_id, target)
+    with side_effect("pointer.roll_back"), transaction(settings.registry_url) as connection:
+        made = rollback.switch(connection, rollback_id, target, reason, grace)
+    log.info("%s is live at epoch %d again, %s stands by", made["to"], made["epoch"], made["from"])
+    return made
+
+
+def _await_standby(settings: Settings, rollback_id: str, target: Target) -> None:
+    """Wait until the standby has passed the positions that live has now, frozen: readers must meet no gap."""
+    frozen = _frozen(settings, rollback_id, target)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with transaction(settings.registry_url) as connection:
+            standby, _ = rollback.positions(connection, target)
+        if reached(standby, frozen):
+            return
+        if time.monotonic() > deadline:
+            left = behind(standby, frozen)
+            raise RetryError(f"{target.standby_job_id} is {left:,} offsets short of live's positions, {frozen}")
+        time.sleep(0.5)
+
+
+def _frozen(settings: Settings, rollback_id: str, target: Target) -> Vector:
+    with transaction(settings.registry_url) as connection:
+        _, live = rollback.positions(connection, target)
+        stored = rewinds.fix(connection, rollback_id, "rollback.live_positions", vector_to_json(live))
+    return vector_from_json(stored)
