@@ -23,7 +23,7 @@ With **To** the run is a repair: only that range is reprocessed and, once approv
 | another step is red, or the answer was no | the rewind is aborted by `abort_<pipeline>`; trigger a new run |
 | the run was ended by hand or lost | trigger `abort_<pipeline>` with the id from the log (`rw-…`) |
 | `cut_over` is red after the pointer moved | clear it: from there it only goes forward |
-| the new job is not well, or its answers are wrong | trigger `rollback_<pipeline>`: the old job runs on as standby until its grace ends |
+| the new job is not well | trigger `rollback_<pipeline>`: the old job stands by until its grace ends |
 | the backfill disturbs others | pause or throttle it by command |
 
 Any task can be cleared at any time: each step reads the registry and converges to the same state.

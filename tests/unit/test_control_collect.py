@@ -157,14 +157,23 @@ def test_a_topic_made_anew_is_refused_and_recorded_and_does_not_stop_the_rest(se
     assert state(settings) == "collected"
 
 
-def test_a_topic_that_was_named_but_never_made_by_us_may_be_anyones(settings, broker, folder):
+def test_an_empty_topic_whose_maker_died_before_its_id_was_recorded_goes(settings, broker, folder):
     owned(settings, broker)
     change_entry(settings, DEAD, resource_id=None, state=manifest.NAMED)
+    collect.collect(settings, JOB)
+    assert DEAD not in broker.topics()
+    assert ledger(settings)[-1] == ("topic", DEAD, "deleted")
+
+
+def test_a_topic_with_records_that_was_named_but_never_made_by_us_may_be_anyones(settings, broker, folder):
+    owned(settings, broker)
+    change_entry(settings, DEAD, resource_id=None, state=manifest.NAMED)
+    broker.send(DEAD, b"k", b"v")
     with pytest.raises(RefusedError, match=f"left alone: {DEAD}"):
         collect.collect(settings, JOB)
     assert DEAD in broker.topics()
     with transaction(settings.registry_url) as connection:
-        assert f"topic {DEAD} exists, but its id is not recorded" in manifest.ledger(connection, JOB)[-1].detail
+        assert f"topic {DEAD} holds records, and its id is not recorded" in manifest.ledger(connection, JOB)[-1].detail
 
     broker.delete_topic(DEAD, broker.topic(DEAD).id)
     collect.collect(settings, JOB)

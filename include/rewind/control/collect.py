@@ -71,7 +71,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
         RefusedError: Its grace is not over, or its state forbids it.
         RetryError: Its driver does not end.
     """
-    with transaction(settings.registry_url) as connection:
+    with side_effect("standby.drain"), transaction(settings.registry_url) as connection:
         state = generations.read(connection, job_id).state
         until = generations.grace_until(connection, job_id)
         if state == lifecycle.STANDBY:
@@ -80,7 +80,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
             streams.wish(connection, job_id, streams.GENERATION, streams.DRAIN)
     if state == lifecycle.STANDBY:
         supervise.end(settings, job_id)
-        with transaction(settings.registry_url) as connection:
+        with side_effect("generation.retire"), transaction(settings.registry_url) as connection:
             # A rollback that came meanwhile has made it live again: then this move is refused.
             generations.move(connection, job_id, lifecycle.RETIRED)
     return collect(settings, job_id)
@@ -107,7 +107,7 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
     refused = [line["name"] for line in lines if line["result"] == "refused"]
     if refused:
         raise RefusedError("manifest", f"{job_id}: left alone: {', '.join(refused)}", "Look at the deletions ledger")
-    with transaction(settings.registry_url) as connection:
+    with side_effect("generation.collected"), transaction(settings.registry_url) as connection:
         generations.move(connection, job_id, lifecycle.COLLECTED)
     return lines
 
@@ -147,9 +147,13 @@ def _gone(settings: Settings, job_id: str, entry: Entry) -> str:
 
 
 def _unmade_topic(settings: Settings, name: str) -> str:
-    # Named but never recorded as made: a topic of that name may be anyone's.
-    if Broker(settings).topic(name) is None:
+    # Whoever was to make it died before its id was recorded. The name was free when the manifest took it, so an
+    # empty topic is what they left; one with records is somebody's.
+    broker = Broker(settings)
+    found = broker.topic(name)
+    if found is None:
         return "absent"
-    raise RefusedError(
-        "manifest", f"topic {name} exists, but its id is not recorded", "Delete it by hand if it is yours"
-    )
+    if any(found.latest.values()):
+        problem = f"topic {name} holds records, and its id is not recorded"
+        raise RefusedError("manifest", problem, "Delete it by hand if it is yours")
+    return "deleted" if broker.delete_topic(name, found.id) else "absent"

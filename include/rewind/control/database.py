@@ -18,6 +18,8 @@ from rewind.control.schema import PROTOCOL, protocol
 from rewind.core.errors import RefusedError, RetryError
 
 BUSY_MILLISECONDS = 30_000
+WRITER_LOCK = 0x726577696E64
+"""Key of the advisory lock that a transaction on PostgreSQL takes first: "rewind" in ASCII."""
 
 
 @lru_cache
@@ -30,6 +32,8 @@ def engine(url: str) -> Engine:
     if made.dialect.name == "sqlite":
         event.listen(made, "connect", _prepare_sqlite)
         event.listen(made, "begin", _begin_immediate)
+    if made.dialect.name == "postgresql":
+        event.listen(made, "begin", _begin_alone)
     return made
 
 
@@ -44,6 +48,12 @@ def _begin_immediate(connection: Connection) -> None:
     # A deferred transaction that reads first and writes later fails at once with "database is locked",
     # whatever the busy timeout; taking the write lock first makes it wait.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_alone(connection: Connection) -> None:
+    # The same promise as on SQLite: what a transaction reads stays true until it ends (ADR 0008).
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {BUSY_MILLISECONDS}")
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
 
 
 @contextmanager

@@ -41,7 +41,9 @@ def snapshot(url: str) -> Iterator[Connection]:
 def _engine(url: str) -> Engine:
     address = make_url(url)
     if address.get_backend_name() != "sqlite":
-        return create_engine(url, poolclass=NullPool)
+        # By default each query of a transaction would see another instant.
+        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        return create_engine(url, poolclass=NullPool, execution_options=options)
     # `mode=rw` opens what is there and creates nothing; the file form of the name is what takes options.
     file = quote(str(Path(address.database or "").resolve()))
     made = create_engine(f"sqlite:///file:{file}?mode=rw&uri=true", poolclass=NullPool)

@@ -1,0 +1,69 @@
+"""What the issue `safety` asks to be shown, at full length; `make accept WHAT=safety`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from rewind.core.errors import RewindError
+from tests import postgres
+from tests.crashes import ALL, Life, check
+from tests.machine import REACHED, Lifecycle
+from tests.mutants import MUTANTS
+from tests.races import pointer_race, start_race
+from tests.workshop import Workshop
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
+
+Figure = Callable[[str, object], None]
+FULL = settings(
+    max_examples=500, stateful_step_count=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty registry."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/registry.db"
+    else:
+        with postgres.server() as url:
+            yield url
+
+
+def test_shows_1_a_life_killed_at_every_side_effect(figure: Figure, workshop: Callable[..., Workshop]) -> None:
+    life = Life(workshop("killed", 2), ALL)
+    check(life, 300)
+    for step, times in life.killed.items():
+        figure(f"kills_{step}", times)
+    figure("kills", sum(life.killed.values()))
+
+
+def test_shows_2_the_pointer_has_one_winner_an_epoch(figure: Figure, registry: str) -> None:
+    winners = pointer_race(registry, 4, 1_000)
+    figure("single_winners", winners.count(1))
+    assert winners == [1] * 1_000
+
+
+def test_shows_2_a_start_has_one_winner_a_round(figure: Figure, registry: str) -> None:
+    winners = start_race(registry, 8, 50)
+    figure("single_winners", winners.count(1))
+    assert winners == [1] * 50
+
+
+def test_shows_3_the_state_machine_finds_no_violation(figure: Figure) -> None:
+    REACHED.clear()
+    run_state_machine_as_test(Lifecycle, settings=FULL)
+    figure("reached", dict(REACHED))
+    figure("violations", 0)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_shows_3_a_missing_guard_is_noticed(figure: Figure, mutant: Callable) -> None:
+    with mutant(), pytest.raises((AssertionError, RewindError)):
+        run_state_machine_as_test(Lifecycle, settings=settings(FULL, phases=[Phase.generate]))
+    figure("caught", mutant.__name__)

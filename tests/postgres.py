@@ -1,0 +1,46 @@
+"""A PostgreSQL server of a test's own, from the programs that Debian's package `postgresql` installs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rewind.local import ports
+
+USER = "postgres"
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Run a server; yield the SQLAlchemy URL of an empty database."""
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    if os.geteuid() == 0:
+        # The server refuses to run as root.
+        shutil.chown(folder, USER, USER)
+    data = folder / "data"
+    port = ports.choose("postgres", None, folder.with_suffix(".ports"))
+    _run("initdb", "-D", str(data), "-U", USER, "--auth=trust", "--no-sync")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=60"
+    _run("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        yield f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
+    finally:
+        _run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+def _run(program: str, *arguments: str) -> None:
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"))
+    path = str(found[-1]) if found else shutil.which(program)
+    assert path, f"{program} was not found: install PostgreSQL (Debian: apt-get install postgresql)"
+    as_user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--init-groups"] if os.geteuid() == 0 else []
+    # Into a file: the server inherits what its starter has open, and a pipe would not end before it does.
+    with tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run([*as_user, path, *arguments], cwd="/", stdout=output, stderr=output, check=False)
+        output.seek(0)
+        assert done.returncode == 0, f"{program}: {output.read()}"
