@@ -23,6 +23,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "collect_garbage": (
         "standby.drain",
         "generation.retire",
+        "manifest.withdraw",
         "delete.folder",
         "delete.group",
         "delete.topic",

@@ -52,6 +52,7 @@ ROLLING = ("rollback.intend", "pointer.roll_back", "announce.publish")
 DELETING = (
     "standby.drain",
     "generation.retire",
+    "manifest.withdraw",
     "delete.folder",
     "delete.group",
     "delete.topic",

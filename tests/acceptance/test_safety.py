@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from rewind.core.errors import RewindError
+from rewind.core.settings import Settings
+from rewind.local.broker import Broker as LocalBroker
 from tests import postgres
 from tests.crashes import ALL, Life, check
+from tests.hostile import Land, race
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
 from tests.races import pointer_race, start_race
@@ -60,6 +64,29 @@ def test_shows_3_the_state_machine_finds_no_violation(figure: Figure) -> None:
     run_state_machine_as_test(Lifecycle, settings=FULL)
     figure("reached", dict(REACHED))
     figure("violations", 0)
+
+
+def test_shows_6_hostile_manifests_delete_nothing_of_others(figure: Figure, workshop: Callable[..., Workshop]) -> None:
+    land = Land(workshop("job", 1))
+    before = land.others()
+    refused = 0
+    for kind, name, resource_id in land.hostile():
+        refused += land.collect(kind, name, resource_id)
+        assert land.others() == before, f"{kind} {name}"
+    figure("hostile_entries", len(land.hostile()))
+    figure("refused", refused)
+    figure("deletions_outside_the_manifest", 0)
+    assert len(land.hostile()) >= 30
+    assert refused == len(land.hostile())
+
+
+def test_shows_6_a_race_with_a_rollback_never_deletes_a_standby(
+    figure: Figure, make_settings: Callable[..., Settings], broker: LocalBroker
+) -> None:
+    ends = Counter(race(make_settings(broker.bootstrap), n) for n in range(20))
+    figure("races", sum(ends.values()))
+    figure("ends", dict(ends))
+    assert set(ends) <= {"rolled back", "collected"}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -13,6 +13,7 @@ from rewind.control.database import now, transaction
 from rewind.core import lifecycle
 from rewind.core.errors import LeaseHeldError, RefusedError, RetryError
 from rewind.core.plan import Plan, Request, sealed
+from rewind.steps import collect_garbage
 from tests.fakes import FakeBroker, generation, installation
 
 JOB = "visits_converter-g1"
@@ -201,6 +202,55 @@ def test_a_folder_that_became_a_link_is_refused_and_what_it_leads_to_stays(setti
         collect.collect(settings, JOB)
     assert ledger(settings)[0] == ("folder", JOB, "refused")
     assert (settings.generations / "visits_converter-g2" / "checkpoint" / "offsets").is_file()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("topic", "visits"),
+        ("topic", "visits_converted-g2"),
+        ("topic", "visits_converted-g.*"),
+        ("group", "visits_converter-g2"),
+        ("folder", "/"),
+        ("table", "visits"),
+    ],
+)
+def test_a_name_that_is_another_ones_is_refused_though_the_manifest_lists_it(settings, broker, folder, kind, name):
+    owned(settings, broker)
+    with transaction(settings.registry_url) as connection:
+        manifest.name(connection, JOB, kind, name)
+        found = broker.topic(name)
+        manifest.made(connection, JOB, kind, name, found.id if found else None)
+    with pytest.raises(RefusedError, match="left alone"):
+        collect.collect(settings, JOB)
+    assert broker.topics() == ["visits", "visits_converted-g2"]
+    assert broker.positions == {"visits_converter-g2": {"visits": {0: 9}}}
+    assert sorted(result for _, _, result in ledger(settings)) == [*["deleted"] * 4, "refused"]
+
+
+def test_all_is_withdrawn_before_the_first_thing_is_deleted(settings, broker, folder, monkeypatch):
+    owned(settings, broker)
+    monkeypatch.setattr(collect, "_gone", lambda *_: (_ for _ in ()).throw(RetryError("away")))
+    with pytest.raises(RetryError):
+        collect.collect(settings, JOB)
+    with transaction(settings.registry_url) as connection:
+        assert {entry.state for entry in manifest.read(connection, JOB)} == {manifest.WITHDRAWN}
+    monkeypatch.undo()
+    monkeypatch.setattr(collect, "Broker", lambda settings: broker)
+    collect.collect(settings, JOB)
+    assert ledger(settings) == ALL
+
+
+def test_what_looks_like_a_generations_and_is_in_no_manifest_is_told_and_left(settings, broker, folder, caplog):
+    owned(settings, broker)
+    for name in ("visits_converted-g7", "visits_converted-r1-dead", "visits_converted-g1x", "visits_converted"):
+        broker.make(name)
+    strange = str(settings.generations / "visits_converter-g2")
+    left = ["visits_converted-g2", "visits_converted-g7", "visits_converted-r1-dead", strange]
+    assert collect.unlisted(settings) == left
+    collect_garbage.run(settings, dry_run=False)
+    assert [r.getMessage().rpartition(": ")[2] for r in caplog.records if r.levelname == "WARNING"] == left
+    assert collect.unlisted(settings) == left
 
 
 def test_a_broker_that_is_away_leaves_the_rest_for_the_next_time(settings, broker, folder, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import LeaseHeldError, RefusedError
 from rewind.core.settings import Settings
+from rewind.core.world import Generation
 
 COLLECTABLE = (lifecycle.RETIRED, lifecycle.ABORTED, lifecycle.MERGED)
 
@@ -86,24 +88,39 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
     return collect(settings, job_id)
 
 
+def unlisted(settings: Settings) -> list[str]:
+    """Return topics and folders that look like a generation's and stand in no manifest: to be told, never deleted."""
+    with transaction(settings.registry_url) as connection:
+        listed = manifest.listed(connection)
+        outputs = generations.outputs(connection)
+    likely = re.compile(rf"({'|'.join(map(re.escape, sorted(outputs)))})-[gr][1-9]\d*(-dead)?") if outputs else None
+    topics = [name for name in Broker(settings).topics() if likely is not None and likely.fullmatch(name)]
+    folders = [str(path) for path in sorted(settings.generations.glob("*"))]
+    return [name for name in (*topics, *folders) if name not in listed]
+
+
 def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
-    """Delete what a retired or aborted generation owns; again is harmless.
+    """Delete what a retired or aborted generation owns, in two steps; again is harmless.
+
+    First all of it is withdrawn, in one transaction that holds the generation's state: from then on nothing leads back
+    to it. Then each thing is deleted, and what is refused does not stop the others.
 
     Raises:
         RefusedError: The generation is in another state, or one of its names belongs to something else now.
         LeaseHeldError: A driver of it lives.
     """
-    with transaction(settings.registry_url) as connection:
+    with side_effect("manifest.withdraw"), transaction(settings.registry_url) as connection:
         generation = generations.read(connection, job_id)
+        state = generation.state
         lease = leases.read(connection, job_id)
-        entries = manifest.read(connection, job_id)
-    if generation.state == lifecycle.COLLECTED:
-        return []
-    if generation.state not in COLLECTABLE:
-        raise RefusedError("job_id", f"{job_id} is {generation.state}", "Only what is over is collected")
-    if lease is not None and lease.holder is not None and leases.alive(lease.holder):
-        raise LeaseHeldError(f"{job_id} has a living driver: {lease.holder}")
-    lines = [_delete(settings, job_id, entry) for entry in entries if entry.state != manifest.DELETED]
+        if state == lifecycle.COLLECTED:
+            return []
+        if state not in COLLECTABLE:
+            raise RefusedError("job_id", f"{job_id} is {state}", "Only what is over is collected")
+        if lease is not None and lease.holder is not None and leases.alive(lease.holder):
+            raise LeaseHeldError(f"{job_id} has a living driver: {lease.holder}")
+        entries = manifest.withdraw(connection, job_id)
+    lines = [_delete(settings, generation, entry) for entry in entries if entry.state != manifest.DELETED]
     refused = [line["name"] for line in lines if line["result"] == "refused"]
     if refused:
         raise RefusedError("manifest", f"{job_id}: left alone: {', '.join(refused)}", "Look at the deletions ledger")
@@ -117,32 +134,48 @@ def _grace_is_over(until: datetime | None, watched: bool) -> bool:
     return until is not None and until <= now() and not watched
 
 
-def _delete(settings: Settings, job_id: str, entry: Entry) -> dict[str, str]:
+def _delete(settings: Settings, generation: Generation, entry: Entry) -> dict[str, str]:
     try:
+        _check_own(settings, generation, entry)
         with side_effect(f"delete.{entry.kind}"):
-            result, detail = _gone(settings, job_id, entry), ""
+            result, detail = _gone(settings, entry), ""
     except RefusedError as error:
         result, detail = "refused", str(error)
     with transaction(settings.registry_url) as connection:
         if result != "refused":
-            manifest.set_state(connection, job_id, entry.kind, entry.name, manifest.DELETED)
-        manifest.record(connection, job_id, entry, result, detail)
+            manifest.set_state(connection, generation.job_id, entry.kind, entry.name, manifest.DELETED)
+        manifest.record(connection, generation.job_id, entry, result, detail)
     return {"kind": entry.kind, "name": entry.name, "result": result}
 
 
-def _gone(settings: Settings, job_id: str, entry: Entry) -> str:
+def _check_own(settings: Settings, generation: Generation, entry: Entry) -> None:
+    """Check that a name is one that the generation itself gives: a manifest could have been written by anyone.
+
+    Raises:
+        RefusedError: It is not.
+    """
+    own: dict[str, set[str]] = {
+        manifest.TOPIC: {generation.output_topic, generation.dead_letter_topic},
+        manifest.GROUP: {generation.job_id},
+    }
+    if entry.kind == manifest.FOLDER:
+        # The real path: no part of it may be a link.
+        own[manifest.FOLDER] = {str(names.inside(settings.generations, generation.job_id, "manifest"))}
+    if entry.name not in own.get(entry.kind, set()):
+        problem = f"{entry.kind} {entry.name} is not {generation.job_id}'s own"
+        raise RefusedError("manifest", problem, "Look at the manifest: nothing was deleted by this name")
+
+
+def _gone(settings: Settings, entry: Entry) -> str:
     if entry.kind == manifest.TOPIC:
         if entry.resource_id is None:
             return _unmade_topic(settings, entry.name)
         return "deleted" if Broker(settings).delete_topic(entry.name, entry.resource_id) else "absent"
     if entry.kind == manifest.GROUP:
         return "deleted" if Broker(settings).delete_group(entry.name) else "absent"
-    folder = names.inside(settings.generations, job_id, "manifest")
-    if folder != Path(entry.name):
-        raise RefusedError("manifest", f"{entry.name} is not the folder of {job_id}", "Look at the manifest")
-    if not folder.exists():
+    if not Path(entry.name).exists():
         return "absent"
-    shutil.rmtree(folder)
+    shutil.rmtree(entry.name)
     return "deleted"
 
 

@@ -42,6 +42,12 @@ def all_of(connection: Connection, pipeline: str) -> list[Generation]:
     return [_generation(row) for row in rows]
 
 
+def outputs(connection: Connection) -> set[str]:
+    """Return the declared output topics of all generations, without the suffix of a generation."""
+    frozen = connection.execute(select(_table.c.frozen)).scalars()
+    return {str(body["config"]["output_topic"]) for body in frozen}
+
+
 def in_state(connection: Connection, pipeline: str, state: str) -> list[Generation]:
     """Return the generations of a pipeline that are in a state."""
     return [g for g in all_of(connection, pipeline) if g.state == state]

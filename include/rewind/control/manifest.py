@@ -59,8 +59,21 @@ def made(connection: Connection, job_id: str, kind: str, resource: str, resource
 
 
 def set_state(connection: Connection, job_id: str, kind: str, resource: str, state: str) -> None:
-    """Record that a thing is withdrawn or deleted."""
+    """Record what became of a thing."""
     connection.execute(update(schema.manifest).where(_entry(job_id, kind, resource)).values(state=state))
+
+
+def withdraw(connection: Connection, job_id: str) -> list[Entry]:
+    """Mark all that a generation owns as about to be deleted, and return it, as `read` does."""
+    mine = (schema.manifest.c.job_id == job_id) & (schema.manifest.c.state != DELETED)
+    connection.execute(update(schema.manifest).where(mine).values(state=WITHDRAWN))
+    return read(connection, job_id)
+
+
+def listed(connection: Connection) -> set[str]:
+    """Return the names of all things that any generation owns and that are not deleted."""
+    query = select(schema.manifest.c.name).where(schema.manifest.c.state != DELETED)
+    return set(connection.execute(query).scalars())
 
 
 def read(connection: Connection, job_id: str) -> list[Entry]:

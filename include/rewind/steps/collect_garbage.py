@@ -28,5 +28,7 @@ def run(settings: Settings, dry_run: bool) -> None:
         except RewindError as error:
             log.error("%s: %s", due.job_id, error)
             refused.append(due.job_id)
+    for name in collect.unlisted(settings):
+        log.warning("in no manifest, left alone: %s", name)
     if refused:
         raise RetryError(f"not collected: {', '.join(refused)}")
