@@ -33,6 +33,14 @@ POINTS: dict[str, tuple[str, ...]] = {
 ALL = tuple(
     (step, f"{moment}:{point}") for step, points in POINTS.items() for point in points for moment in ("before", "after")
 )
+HALF_DONE = (
+    ("spin_up", "after:topic.create"),
+    ("backfill", "after:chunk.write"),
+    ("cut_over", "after:pointer.switch"),
+    ("rollback", "after:pointer.roll_back"),
+    ("collect_garbage", "after:delete.topic"),
+)
+"""Moments whose half-done work only the world shows: the registry does not know of it yet."""
 REWIND, ROLLBACK = "rw-0123456789", "rb-0123456789"
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import postgres
-from tests.crashes import ALL, Life, check
+from tests import postgres, standalone
+from tests.crashes import ALL, HALF_DONE, Life, check
 from tests.hostile import Land, race
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
@@ -94,3 +95,37 @@ def test_shows_3_a_missing_guard_is_noticed(figure: Figure, mutant: Callable) ->
     with mutant(), pytest.raises((AssertionError, RewindError)):
         run_state_machine_as_test(Lifecycle, settings=settings(FULL, phases=[Phase.generate]))
     figure("caught", mutant.__name__)
+
+
+def test_shows_10_the_lifecycle_on_postgresql(
+    figure: Figure, make_settings: Callable[..., Settings], broker: LocalBroker, tmp_path: Path
+) -> None:
+    with postgres.server() as url:
+        live_on(make_settings, broker, tmp_path, "onpostgres", REWIND_REGISTRY_URL=url)
+    figure("postgresql", "passed")
+
+
+def test_shows_10_the_lifecycle_on_a_standalone_cluster(
+    figure: Figure,
+    make_settings: Callable[..., Settings],
+    broker: LocalBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with standalone.cluster(tmp_path / "cluster") as (url, conf):
+        monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+        live_on(make_settings, broker, tmp_path, "oncluster", REWIND_SPARK_MASTER=url)
+    figure("standalone", "passed")
+
+
+def live_on(
+    make_settings: Callable[..., Settings], broker: LocalBroker, folder: Path, name: str, **chosen: str
+) -> None:
+    """Live a whole life, from deploy to collection, without Airflow, on the chosen installation."""
+    (folder / "pipelines").mkdir()
+    chosen["REWIND_PIPELINES"] = str(folder / "pipelines")
+    settings = make_settings(broker.bootstrap, **chosen)
+    try:
+        check(Life(Workshop(settings, name, 2), HALF_DONE), 300)
+    finally:
+        supervise.stop_all(settings, timeout=20)
