@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rewind.control import generations, requests, rewinds, streams, verdicts
 from rewind.control.broker import Broker
@@ -122,6 +123,11 @@ class Stage:
             return given is not None
 
         wait_for(f"the answer to {run_id}", recorded, RUN_SECONDS)
+
+    def mark(self, run_id: str, task_id: str, state: str) -> None:
+        """Set the state of a task of a rewind's run by hand, as the Airflow page does."""
+        path = f"/api/v2/dags/{self.rewind_dag}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+        self.api.call("PATCH", path, {"new_state": state})
 
     def rewind(self, rewind_id: str) -> tuple[Rewind | None, list[Step]]:
         with self.shop.registry() as connection:

@@ -151,3 +151,23 @@ def test_then_the_release_is_rolled_back(stage: Stage) -> None:
         assert generations.read(connection, "staged-g3").state == "standby"
     assert stage.shop.holder("staged-g2") is not None
     assert stage.shop.holder("staged-g3") is not None
+
+
+def test_c10_a_cut_over_that_was_only_marked_lets_nothing_of_live_be_collected(stage: Stage) -> None:
+    live, topics = stage.live(), set(stage.shop_topics())
+    run_id, rewind_id = stage.begin(same_code=True, grace="PT5S")
+    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), 300)
+    stage.mark(run_id, "cut_over", "success")
+    garbage = stage.run("collect_garbage", {"dry_run": False})
+    assert stage.live() == live
+    assert topics <= set(stage.shop_topics())
+    assert stage.shop.holder(live) is not None
+    log = stage.api.task_log("collect_garbage", garbage, "collect_garbage", 1)
+    assert f"{live} (" not in log
+
+    # Nor do the tasks after it believe the mark.
+    stage.answer(run_id, "Reject", "it was only marked")
+    assert stage.ended(stage.rewind_dag, run_id) == "failed"
+    wait_for("the abort", lambda: stage.rewind(rewind_id)[0].state == "aborted")
+    assert stage.live() == live
+    assert topics == set(stage.shop_topics())

@@ -397,3 +397,21 @@ def test_what_is_due_and_when(settings, broker, folder):
     watch(settings)
     assert not collect.due(settings)[0].now
     assert collect.due(settings)[0].told().startswith(f"{JOB} (standby) goes at ")
+
+
+@pytest.mark.parametrize("how", ["validate failed", "validate was skipped", "cut_over marked", "the run timed out"])
+def test_c10_without_a_stored_cut_over_nothing_is_collected_whatever_the_tasks_say(settings, broker, folder, how):
+    owned(settings, broker, lifecycle.LIVE)
+    watch(settings)
+    with transaction(settings.registry_url) as connection:
+        generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), "rw-1")
+        for step, ended in (("validate", "failed"), ("cut_over", "done")):
+            if how.startswith(step) and "skipped" not in how:
+                attempt = rewinds.begin_step(connection, "rw-1", step)
+                rewinds.end_step(connection, "rw-1", step, attempt, ended, {})
+    collect_garbage.run(settings, dry_run=False)
+    for job in (JOB, "visits_converter-g2"):
+        with pytest.raises(RefusedError, match="Only what is over is collected"):
+            collect.retire_and_collect(settings, job)
+    assert (state(settings), ledger(settings)) == ("live", [])
+    assert {OUTPUT, DEAD} <= set(broker.topics())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib import error, parse, request
 
@@ -13,6 +13,7 @@ from rewind.core.errors import RetryError, RewindError
 TIMEOUT_SECONDS = 30
 READ_TRIES = 3
 PAGE = 100
+SETTLE = timedelta(seconds=3)
 
 
 class AirflowApiError(RewindError):
@@ -113,8 +114,13 @@ class AirflowApi:
         self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", chosen | options)
 
     def hitl_pending(self, dag_id: str = "~", run_id: str = "~") -> list[dict[str, Any]]:
-        """Return the questions to people that wait for an answer; `~` means of all."""
-        return self._pages(f"{_run(dag_id, run_id)}/hitlDetails", "hitl_details", {"response_received": "false"})
+        """Return the questions to people that wait for an answer; `~` means of all.
+
+        One that was asked a moment ago is left out: an answer that comes before Airflow's executor has reported the
+        question's task parked is lost, and the task is taken for failed.
+        """
+        found = self._pages(f"{_run(dag_id, run_id)}/hitlDetails", "hitl_details", {"response_received": "false"})
+        return [asked for asked in found if _settled(asked)]
 
     def hitl_answer(
         self,
@@ -179,6 +185,11 @@ class AirflowApi:
                 if not left:
                     raise RetryError(f"Airflow does not answer at {self._url}: {unreachable}") from unreachable
         return json.loads(text) if text else None
+
+
+def _settled(asked: Mapping[str, Any]) -> bool:
+    begun = asked["task_instance"]["start_date"]
+    return begun is not None and datetime.now(UTC) - datetime.fromisoformat(begun) > SETTLE
 
 
 def _run(dag_id: str, run_id: str) -> str:
