@@ -35,8 +35,8 @@ class Approve(ApprovalOperator):
         reason = Param("", words, source="task", type=["string", "null"], title="Reason", maxLength=2_000)
         # In place of the DAG's own parameters, which are no part of this form.
         kwargs["params"] = {"reason": reason}
-        # An answer within the second in which the task is parked is lost: Airflow takes the task for failed, and it asks
-        # again. A hasty answer must not end the rewind.
+        # An answer within the second in which the task is parked is lost: Airflow takes the task for failed, and it
+        # asks again. A hasty answer must not end the rewind.
         kwargs["retries"] = RETRIES
         super().__init__(
             subject=f"May the rewind of {pipeline} go on?",
