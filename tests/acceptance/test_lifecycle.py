@@ -47,8 +47,9 @@ DEMO_SECONDS = 600
 
 def make(folder: Path, target: str, log: Path) -> tuple[int, float]:
     """Run a target with caches of its own, its output in a file; return its exit code and wall seconds."""
-    # Nor as a part of the make that runs this test: it would add its own lines to the output.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("REWIND_", "PYTHONPATH", "MAKE", "MFLAGS"))}
+    # Nor as a part of the make that runs this test: its options and variables are not meant for the target.
+    outer = ("REWIND_", "PYTHONPATH", "MAKE", "MFLAGS", "ARGS", "WHAT")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
     environment |= {"HOME": str(log.parent / "home"), "XDG_CACHE_HOME": str(log.parent / "cache")}
     (log.parent / "home").mkdir(exist_ok=True)
     begun = time.monotonic()
