@@ -41,23 +41,14 @@ from rewind.core import crash, lifecycle
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.plan import Plan, Request, sealed
 from rewind.steps import abort, allocate, cut_over, main, rollback, spin_up
+from tests.crashes import POINTS
 from tests.fakes import PIPELINE, FakeBroker, generation, installation
 
 NAME = PIPELINE.name
 FOREIGN = ("visits", f"{PIPELINE.output_topic}-g10", f"{PIPELINE.output_topic}-g1x", "payroll")
 HOUR = timedelta(hours=1)
-SPINNING = ("generation.record", "bundle.freeze", "topic.create")
-SWITCHING = ("cut_over.intend", "pointer.switch", "announce.publish")
-ROLLING = ("rollback.intend", "pointer.roll_back", "announce.publish")
-DELETING = (
-    "standby.drain",
-    "generation.retire",
-    "manifest.withdraw",
-    "delete.folder",
-    "delete.group",
-    "delete.topic",
-    "generation.collected",
-)
+SPINNING, SWITCHING = POINTS["spin_up"], POINTS["cut_over"]
+ROLLING, DELETING = POINTS["rollback"], POINTS["collect_garbage"]
 
 
 def crashes(*points: str) -> st.SearchStrategy[str]:

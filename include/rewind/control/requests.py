@@ -44,12 +44,16 @@ ROLLBACK: dict[str, dict[str, Any]] = {
 
 def rewind_id(dag_id: str, run_id: str) -> str:
     """Return the id of the rewind that a DAG run carries out: the same through retries and clears."""
-    return "rw-" + hashlib.sha256(f"{dag_id}/{run_id}".encode()).hexdigest()[:10]
+    return f"rw-{_of_run(dag_id, run_id)}"
 
 
 def rollback_id(dag_id: str, run_id: str) -> str:
     """Return the id of the rollback that a DAG run carries out: the same through retries and clears."""
-    return "rb-" + hashlib.sha256(f"{dag_id}/{run_id}".encode()).hexdigest()[:10]
+    return f"rb-{_of_run(dag_id, run_id)}"
+
+
+def _of_run(dag_id: str, run_id: str) -> str:
+    return hashlib.sha256(f"{dag_id}/{run_id}".encode()).hexdigest()[:10]
 
 
 def checked(parameters: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
