@@ -22,6 +22,7 @@ from rewind.control.broker import COPIED_SETTINGS
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import OffsetRange, Vector
 from rewind.core.pipeline import Pipeline
+from rewind.core.plan import Plan, Request, sealed
 from rewind.core.planner import Code, World
 from rewind.core.settings import Settings, from_environment
 from rewind.core.world import Generation, MirrorState, Topic
@@ -189,6 +190,33 @@ def generation(pipeline: Pipeline = PIPELINE, number: int = 1, **changes: Any) -
         dead_letter_topic=f"{pipeline.output_topic}-g{number}-dead",
     )
     return replace(made, **changes)
+
+
+def plan(**changes: Any) -> Plan:
+    """A sealed plan of the pipeline's second generation, the first being live at epoch 1; `changes` replace parts."""
+    made = Plan(
+        kind="rewind",
+        request=Request(PIPELINE.name),
+        job_id=f"{PIPELINE.name}-g2",
+        live_job_id=f"{PIPELINE.name}-g1",
+        epoch=1,
+        topic=TOPIC,
+        topic_id=TOPIC_ID,
+        start={0: 0, 1: 0},
+        end={0: 5, 1: 5},
+        mirror_version=1,
+        records=10,
+        bytes=10,
+        chunks=1,
+        estimate_seconds=1.0,
+        differences=(),
+        config=PIPELINE.frozen(),
+        bundle="b",
+        output_schema="a STRING",
+        output_topic=f"{PIPELINE.output_topic}-g2",
+        dead_letter_topic=f"{PIPELINE.output_topic}-g2-dead",
+    )
+    return sealed(replace(made, **changes))
 
 
 def world(

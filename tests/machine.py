@@ -39,10 +39,10 @@ from rewind.control.progress import Batch
 from rewind.control.verdicts import Verdict
 from rewind.core import crash, lifecycle
 from rewind.core.errors import RetryError, RewindError
-from rewind.core.plan import Plan, Request, sealed
+from rewind.core.plan import Plan, Request
 from rewind.steps import abort, allocate, cut_over, main, rollback, spin_up
 from tests.crashes import POINTS
-from tests.fakes import PIPELINE, FakeBroker, generation, installation
+from tests.fakes import PIPELINE, FakeBroker, generation, installation, plan
 
 NAME = PIPELINE.name
 FOREIGN = ("visits", f"{PIPELINE.output_topic}-g10", f"{PIPELINE.output_topic}-g1x", "payroll")
@@ -177,13 +177,13 @@ class Lifecycle(RuleBasedStateMachine):
             active = rewinds.active_of(connection, NAME)
             live, epoch = generations.live(connection, NAME) or (None, 0)
             assert live is not None
-            plan = self._plan(live, epoch, generations.next_number(connection, NAME, "g"))
-        opened = self._attempt(lambda: self._open(rewind_id, plan))
+            made = self._plan(live, epoch, generations.next_number(connection, NAME, "g"))
+        opened = self._attempt(lambda: self._open(rewind_id, made))
         assert opened == (active is None)
         if opened:
             self.rewinds.append(rewind_id)
             if same:
-                self._attempt(lambda: self._open(rewind_id, plan))
+                self._attempt(lambda: self._open(rewind_id, made))
 
     @rule(n=which, at=crashes(*SPINNING))
     def spin_up(self, n: int, at: str) -> None:
@@ -419,9 +419,9 @@ class Lifecycle(RuleBasedStateMachine):
             self.world.crash_at = ""
         return True
 
-    def _open(self, rewind_id: str, plan: Plan) -> None:
+    def _open(self, rewind_id: str, made: Plan) -> None:
         with transaction(self.settings.registry_url) as connection:
-            rewinds.open_rewind(connection, rewind_id, plan)
+            rewinds.open_rewind(connection, rewind_id, made)
 
     def _drive(self, job: str) -> None:
         if job in self.world.drivers:
@@ -460,27 +460,12 @@ class Lifecycle(RuleBasedStateMachine):
 
     def _plan(self, live: Any, epoch: int, number: int) -> Plan:
         output = f"{PIPELINE.output_topic}-g{number}"
-        return sealed(
-            Plan(
-                kind="rewind",
-                request=Request(NAME, reason=str(len(self.rewinds))),
-                job_id=f"{NAME}-g{number}",
-                live_job_id=live.job_id,
-                epoch=epoch,
-                topic="visits",
-                topic_id=self.world.broker.described["visits"].id,
-                start={0: 0, 1: 0},
-                end={0: 5, 1: 5},
-                mirror_version=1,
-                records=10,
-                bytes=10,
-                chunks=1,
-                estimate_seconds=1.0,
-                differences=(),
-                config=PIPELINE.frozen(),
-                bundle="b",
-                output_schema="a STRING",
-                output_topic=output,
-                dead_letter_topic=f"{output}-dead",
-            )
+        return plan(
+            request=Request(NAME, reason=str(len(self.rewinds))),
+            job_id=f"{NAME}-g{number}",
+            live_job_id=live.job_id,
+            epoch=epoch,
+            topic_id=self.world.broker.described["visits"].id,
+            output_topic=output,
+            dead_letter_topic=f"{output}-dead",
         )

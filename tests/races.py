@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +12,8 @@ from rewind.control import database, generations, rewinds
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, WorldMovedError
-from rewind.core.plan import Plan, Request, sealed
-from tests.fakes import PIPELINE, generation
+from rewind.core.plan import Request
+from tests.fakes import PIPELINE, generation, plan
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ def _open(url: str, me: int, rounds: int, barrier: Any, won: Any) -> None:
         rewind_id = f"rw-{number}-{me}"
         try:
             with transaction(url) as connection:
-                rewinds.open_rewind(connection, rewind_id, _plan(rewind_id))
+                rewinds.open_rewind(connection, rewind_id, plan(request=Request(NAME, reason=rewind_id)))
             won.put((me, number + 1))
         except RefusedError:
             log.info("%s lost round %d", me, number)
@@ -96,30 +95,3 @@ def _all(body: Callable[..., None], url: str, processes: int, rounds: int) -> li
         winners[number - 1] += 1
     assert [process.exitcode for process in started] == [0] * processes
     return winners
-
-
-def _plan(reason: str) -> Plan:
-    return sealed(
-        Plan(
-            kind="rewind",
-            request=replace(Request(NAME), reason=reason),
-            job_id=f"{NAME}-g2",
-            live_job_id=f"{NAME}-g1",
-            epoch=1,
-            topic="visits",
-            topic_id="t",
-            start={0: 0},
-            end={0: 1},
-            mirror_version=1,
-            records=1,
-            bytes=1,
-            chunks=1,
-            estimate_seconds=1.0,
-            differences=(),
-            config={},
-            bundle="b",
-            output_schema="a STRING",
-            output_topic="o",
-            dead_letter_topic="d",
-        )
-    )

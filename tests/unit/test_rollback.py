@@ -11,9 +11,8 @@ from rewind.control.database import now, transaction
 from rewind.control.progress import Batch
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
-from rewind.core.plan import Plan, Request, sealed
 from rewind.steps import rollback as step
-from tests.fakes import generation, installation
+from tests.fakes import generation, installation, plan
 
 PIPELINE, OLD, NEW, ROLLBACK = "visits_converter", "visits_converter-g1", "visits_converter-g2", "rb-1"
 HOUR = timedelta(hours=1)
@@ -39,40 +38,13 @@ def switched(settings):
     with transaction(settings.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
-        rewinds.open_rewind(connection, "rw-1", _plan())
+        rewinds.open_rewind(connection, "rw-1", plan())
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), "rw-1")
         generations.switch(connection, PIPELINE, OLD, NEW, 1, HOUR)
         for job in (OLD, NEW):
             streams.wish(connection, job, streams.GENERATION, streams.RUN)
             leases.take(connection, job, leases.this_driver())
             reach(connection, job, 10)
-
-
-def _plan():
-    return sealed(
-        Plan(
-            kind="rewind",
-            request=Request(PIPELINE),
-            job_id=NEW,
-            live_job_id=OLD,
-            epoch=1,
-            topic="visits",
-            topic_id="id",
-            start={0: 0},
-            end={0: 10},
-            mirror_version=1,
-            records=10,
-            bytes=10,
-            chunks=1,
-            estimate_seconds=1,
-            differences=(),
-            config={},
-            bundle="b",
-            output_schema="a STRING",
-            output_topic="o",
-            dead_letter_topic="d",
-        )
-    )
 
 
 def reach(connection, job, offset):
