@@ -88,6 +88,11 @@ class FakeBroker:
     def group_offsets(self, group: str, topic: str) -> Vector:
         return dict(self.positions.get(group, {}).get(topic, {}))
 
+    def group_state(self, group: str) -> str | None:
+        if group in self.members:
+            return "Stable"
+        return "Empty" if group in self.positions else None
+
     def commit(self, group: str, topic: str, vector: Mapping[int, int]) -> None:
         unknown = {p: "UnknownTopicOrPartitionError" for p in vector if p not in self.described[topic].latest}
         if unknown:

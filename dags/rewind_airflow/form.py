@@ -7,9 +7,32 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from rewind.control.requests import PARAMETERS, ROLLBACK
+from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
 
 WHAT, HOW, GATES, RUN = "What to rewind", "What changes", "Gates and periods", "How to run"
+READERS = "Consumer groups"
+
+MOVES: dict[str, tuple[str, str, str]] = {
+    "consumer_groups": (
+        READERS,
+        "Consumer groups",
+        (
+            "One a line: groups that read the output. Each resumes in the new output where it was in the old one. "
+            "Stop their consumers first."
+        ),
+    ),
+    "only_new": (
+        READERS,
+        "Records that only the new output has",
+        "Below a group's position: keep leaves them out, counted and listed; replay goes back to them.",
+    ),
+    "replay_from": (
+        READERS,
+        "Replay from",
+        'With replay: earliest, an instant, or offsets of the source, {"visits":{"0":23,"1":0}}.',
+    ),
+}
+"""What moves consumer groups, in each form that switches."""
 
 WORDS: dict[str, tuple[str, str, str]] = {
     "from": (
@@ -45,6 +68,7 @@ WORDS: dict[str, tuple[str, str, str]] = {
     "auto_approve": (GATES, "Approve a pass by itself", "Skip the question to a person when the verdict is pass."),
     "observe": (GATES, "Observe for", "How long the switched pipeline is watched before the rewind ends: PT15M, PT1H."),
     "grace": (GATES, "Keep the old job for", "How long after the cut-over a rollback stays possible: PT1H, P1D."),
+    **MOVES,
     "dry_run": (RUN, "Dry run", "Only plan, and print the plan with its id. Switch it off to act."),
     "apply_plan": (
         RUN,
@@ -57,13 +81,29 @@ WORDS: dict[str, tuple[str, str, str]] = {
 ROLLBACK_WORDS: dict[str, tuple[str, str, str]] = {
     "to": ("What to go back to", "Job", "The job that stands by. Leave empty for the newest."),
     "reason": ("What to go back to", "Reason", "Why, for those who read the history."),
-    "grace": ("How to run", "Keep the job that is left for", "How long the way forward stays open: PT1H, P1D."),
-    "dry_run": ("How to run", "Dry run", "Only tell what would be done. Switch it off to act."),
+    "grace": (RUN, "Keep the job that is left for", "How long the way forward stays open: PT1H, P1D."),
+    "move_consumers": (
+        READERS,
+        "Move them back",
+        "The groups that the switch moved go back with the pointer, besides those named below.",
+    ),
+    **MOVES,
+    "dry_run": (RUN, "Dry run", "Only tell what would be done. Switch it off to act."),
 }
 """Section, title and description of each parameter of a rollback, in the order of the form."""
 
+CONSUMERS_WORDS: dict[str, tuple[str, str, str]] = {
+    **MOVES,
+    "from_job": (READERS, "From job", "Whose output they have read. Leave empty for the standby, or for live."),
+    "to_job": (READERS, "To job", "Whose output they go on in. Leave empty for live; another one only as a dry run."),
+    "dry_run": (RUN, "Dry run", "Only tell where each would go on. Switch it off to act."),
+}
+"""Section, title and description of each parameter of a move of consumers, in the order of the form."""
+
 # The form sends null for a field that was emptied.
-NULLABLE = frozenset({"to", "accept_gaps", "overrides", "reason", "apply_plan"})
+NULLABLE = frozenset(
+    {"to", "accept_gaps", "overrides", "reason", "apply_plan", "consumer_groups", "replay_from", "from_job", "to_job"}
+)
 
 
 def params() -> dict[str, Param]:
@@ -74,6 +114,11 @@ def params() -> dict[str, Param]:
 def rollback_params() -> dict[str, Param]:
     """Return the parameters of a rollback DAG."""
     return {name: _param(ROLLBACK[name], name in NULLABLE, *words) for name, words in ROLLBACK_WORDS.items()}
+
+
+def consumers_params() -> dict[str, Param]:
+    """Return the parameters of a consumers DAG."""
+    return {name: _param(CONSUMERS[name], name in NULLABLE, *words) for name, words in CONSUMERS_WORDS.items()}
 
 
 def filled(parameters: Mapping[str, Any]) -> dict[str, Any]:

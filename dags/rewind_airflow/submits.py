@@ -198,6 +198,19 @@ class RollbackSubmit(RewindSubmit):
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
 
 
+class ConsumersSubmit(RewindSubmit):
+    """Moves consumer groups to another output."""
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Check the form once more and hand it over; a dry run leaves no mark of its end."""
+        assert self.pipeline is not None
+        ti, params = context["ti"], form.filled(context["params"])
+        move_id = requests.move_id(ti.dag_id, ti.run_id)
+        asked = requests.checked(params, requests.CONSUMERS)
+        arguments = ["--move-id", move_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
+        return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else move_id)
+
+
 class DeploySubmit(RewindSubmit):
     """Makes the first generation of a pipeline."""
 

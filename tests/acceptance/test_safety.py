@@ -14,7 +14,7 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import postgres, standalone
+from tests import postgres, readers, standalone
 from tests.crashes import ALL, HALF_DONE, Life, check
 from tests.hostile import Land, race
 from tests.machine import REACHED, Lifecycle
@@ -90,6 +90,15 @@ def test_shows_6_a_race_with_a_rollback_never_deletes_a_standby(
     assert set(ends) <= {"rolled back", "collected"}
 
 
+def test_shows_7_consumers_over_a_switch_and_a_rollback(figure: Figure, workshop: Callable[..., Workshop]) -> None:
+    found = readers.check(workshop("readers", 3), readers=20, records=600, seed=7)
+    figure("consumers", found["groups"])
+    figure("source_records_missed", 0)
+    figure("repeats_as_reported", found["repeats"])
+    figure("left_out_and_listed", found["left_out"])
+    assert found["groups"] == 20
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_shows_3_a_missing_guard_is_noticed(figure: Figure, mutant: Callable) -> None:
     with mutant(), pytest.raises((AssertionError, RewindError)):
@@ -139,7 +148,6 @@ def live_on(
         "2: 2 rounds of starts over REST",
         "4: soak of 100,000 events, 20 driver kills, 5 broker bounces",
         "5: a frozen writer at 10 points",
-        "7: 20 consumers over a switch and a rollback",
         "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
         "9: C06, C25 and C28 on a real scheduler",
         "10: Airflow on PostgreSQL, and a generation frozen before a migration",

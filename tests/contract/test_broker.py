@@ -154,6 +154,16 @@ def test_positions_of_other_topics_are_not_told(kafka, name):
     assert kafka.group_offsets(f"{name}-g1", f"{name}-other") == {0: 5}
 
 
+def test_the_state_of_a_group_tells_whether_it_has_members(kafka, name):
+    kafka.make(name)
+    kafka.send(name, b"k", b"v")
+    assert kafka.group_state(f"{name}-g1") is None
+    kafka.commit(f"{name}-g1", name, {0: 1})
+    assert kafka.group_state(f"{name}-g1") == "Empty"
+    with kafka.member(f"{name}-g1", name):
+        assert kafka.group_state(f"{name}-g1") == "Stable"
+
+
 def test_a_group_is_deleted_once(kafka, name):
     kafka.make(name)
     kafka.commit(f"{name}-g1", name, {0: 5})

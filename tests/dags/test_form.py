@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import ParamValidationError
 from rewind_airflow import form
 
-from rewind.control.requests import PARAMETERS, ROLLBACK, parse
+from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK, parse
 
 BAD = {
     "from": ["abc", '["a"]', "2025-9-4", 5, None],
@@ -20,6 +20,9 @@ BAD = {
     "observe": ["15 minutes", "", "P", "PT", None],
     "grace": ["-PT1H", "1h"],
     "repair_into": ["elsewhere"],
+    "consumer_groups": ["shop", ["a b"], ["a,b"], ["a", "a"], [""], [1]],
+    "only_new": ["", "drop"],
+    "replay_from": ["live", "P1D", 5],
     "dry_run": ["false"],
     "apply_plan": ["zz", "ABCDEF012345"],
 }
@@ -51,10 +54,18 @@ def test_a_field_that_was_emptied_takes_its_default():
 def test_the_form_of_a_rollback():
     assert sorted(form.ROLLBACK_WORDS) == sorted(ROLLBACK)
     opened = {name: param.resolve() for name, param in form.rollback_params().items()}
-    assert opened == {"to": "", "reason": "", "grace": "PT1H", "dry_run": True}
+    assert opened == {name: schema["default"] for name, schema in ROLLBACK.items()}
+    assert (opened["to"], opened["grace"], opened["move_consumers"], opened["dry_run"]) == ("", "PT1H", True, True)
     for name, value in (("to", "../live"), ("to", "visits-r1"), ("grace", "1h"), ("dry_run", "no")):
         with pytest.raises(ParamValidationError):
             form.rollback_params()[name].resolve(value)
+
+
+def test_the_form_of_a_move_of_consumers():
+    assert sorted(form.CONSUMERS_WORDS) == sorted(CONSUMERS)
+    opened = {name: param.resolve() for name, param in form.consumers_params().items()}
+    assert opened == {name: schema["default"] for name, schema in CONSUMERS.items()}
+    assert form.consumers_params()["consumer_groups"].resolve(["shop", "a.b-c"]) == ["shop", "a.b-c"]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def checkout(parses):
 
 
 def lifecycle_dags(*pipelines):
-    return {f"{kind}_{name}" for name in pipelines for kind in ("rewind", "rollback", "abort", "deploy", "stream")}
+    kinds = ("rewind", "rollback", "consumers", "abort", "deploy", "stream")
+    return {f"{kind}_{name}" for name in pipelines for kind in kinds}
 
 
 def test_every_file_imports_with_every_setting_unset(checkout):

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from rewind_airflow import form
 from rewind_airflow.hook import TrackedHook
-from rewind_airflow.submits import SWITCHING, CollectSubmit, PlanSubmit, RollbackSubmit, StepSubmit
+from rewind_airflow.submits import SWITCHING, CollectSubmit, ConsumersSubmit, PlanSubmit, RollbackSubmit, StepSubmit
 
 from rewind.control import requests, rewinds
 from rewind.control.database import transaction
@@ -145,11 +145,30 @@ def test_a_rollback_hands_over_its_form_and_is_believed_by_its_mark(installation
     submits = spark_submit(0, mark=f"{rollback_id} rollback")
     rolling_back(context).execute(context)
     assert f"'--rollback-id', '{rollback_id}', '--pipeline', 'visits', '--request'" in submits()
-    assert '{"to": "", "reason": "wrong", "grace": "PT1H", "dry_run": false}' in submits()
+    defaults = {name: schema["default"] for name, schema in requests.ROLLBACK.items()}
+    assert json.dumps({**defaults, "reason": "wrong", "dry_run": False}) in submits()
     spark_submit(0)
     with pytest.raises(AirflowException, match="rollback"):
         rolling_back(context).execute(context)
     rolling_back(context, dry_run=True).execute(context)
+
+
+def test_a_move_of_consumers_hands_over_its_form_and_is_believed_by_its_mark(installation, context, spark_submit):
+    move_id = requests.move_id(context["ti"].dag_id, context["ti"].run_id)
+    context["params"] = {"consumer_groups": ["shop"], "from_job": None, "dry_run": False}
+    submits = spark_submit(0, mark=f"{move_id} consumers")
+    moving = ConsumersSubmit(task_id="consumers", job="consumers", pipeline="visits")
+    moving.execute(context)
+    assert (
+        f"'--move-id', '{move_id}', '--pipeline', 'visits', '--request', '{{\"consumer_groups\": [\"shop\"]"
+        in submits()
+    )
+    spark_submit(0)
+    with pytest.raises(AirflowException, match="consumers"):
+        moving.execute(context)
+    context["params"]["consumer_groups"] = ["a,b"]
+    with pytest.raises(AirflowFailException, match=r"consumer_groups\.0: "):
+        moving.execute(context)
 
 
 def test_a_rollback_with_a_bad_form_submits_nothing(installation, context, spark_submit):

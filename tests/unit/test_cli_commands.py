@@ -245,6 +245,15 @@ def test_rollback_triggers_its_dag_after_checking_the_form(airflow, capsys):
     assert "grace: " in capsys.readouterr().err
 
 
+def test_consumers_triggers_its_dag_after_checking_the_form(airflow, capsys):
+    asked = ["consumers", "visits_converter", "--consumer-groups", "shop", "bank", "--only-new", "replay"]
+    assert main.main(asked) == 0
+    conf = {"consumer_groups": ["shop", "bank"], "only_new": "replay"}
+    assert airflow.runs == [("consumers_visits_converter", conf)]
+    assert "moves cg-" in capsys.readouterr().out
+    assert main.main([*asked, "--replay-from", "soon"]) != 0
+
+
 def test_a_dag_that_is_not_there_names_the_pipeline(monkeypatch, capsys):
     monkeypatch.setattr(context, "airflow_api", lambda: FakeAirflow(AirflowApiError("POST", "/x", 404, "not found")))
     assert main.main(["deploy", "other"]) == 64

@@ -31,10 +31,16 @@ def test_every_field_reaches_the_request():
         "observe": "PT1M",
         "grace": "P1DT1S",
         "repair_into": "beside",
+        "consumer_groups": ["shop"],
+        "only_new": "replay",
+        "replay_from": " 2025-09-04T07:00:00Z ",
         "dry_run": False,
         "apply_plan": "0123456789ab",
     }
     assert form.keys() == requests.PARAMETERS.keys()
+    with pytest.raises(RefusedError, match="consumer_groups: are given with a repair"):
+        requests.parse("visits", form)
+    form["consumer_groups"] = []
     assert requests.parse("visits", form) == Request(
         pipeline="visits",
         start="P9D",
@@ -47,7 +53,10 @@ def test_every_field_reaches_the_request():
         observe_seconds=60,
         grace_seconds=86_401,
         repair_into="beside",
+        only_new="replay",
+        replay_from="2025-09-04T07:00:00Z",
     )
+    assert requests.parse("visits", {"consumer_groups": ["shop"]}).consumer_groups == ("shop",)
 
 
 @pytest.mark.parametrize(

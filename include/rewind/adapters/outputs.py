@@ -16,13 +16,13 @@ from rewind.transforms import outputs
 
 def read(spark: SparkSession, settings: Settings, generation: Generation) -> DataFrame:
     """Return the located rows (`outputs.located`) of a generation's output and dead-letter topics, as of now."""
-    isolation = thaw(generation.frozen["config"]).isolation
-    pairs = ((generation.output_topic, outputs.ROW), (generation.dead_letter_topic, outputs.DEAD))
-    frames = [
-        outputs.located(kafka.read_whole(spark, settings, _topic(settings, n), isolation), kind, generation.topic_id)
-        for n, kind in pairs
-    ]
-    return frames[0].unionByName(frames[1])
+    _, rows = read_rows(spark, settings, generation)
+    return rows.unionByName(_located(spark, settings, generation, generation.dead_letter_topic, outputs.DEAD)[1])
+
+
+def read_rows(spark: SparkSession, settings: Settings, generation: Generation) -> tuple[Topic, DataFrame]:
+    """Return a generation's output topic as it is now, and the located rows that it holds."""
+    return _located(spark, settings, generation, generation.output_topic, outputs.ROW)
 
 
 def first_whole(spark: SparkSession, settings: Settings, generation: Generation) -> Vector:
@@ -30,13 +30,18 @@ def first_whole(spark: SparkSession, settings: Settings, generation: Generation)
 
     Empty when nothing was ever taken from the output: then the generation's own start counts.
     """
-    topic = _topic(settings, generation.output_topic)
+    topic, rows = read_rows(spark, settings, generation)
     if not any(topic.earliest.values()):
         return {}
-    isolation = thaw(generation.frozen["config"]).isolation
-    rows = outputs.located(kafka.read_whole(spark, settings, topic, isolation), outputs.ROW, generation.topic_id)
     # One row a source partition.
     return {row["p"]: row["first"] for row in outputs.first_whole(rows).collect()}
+
+
+def _located(
+    spark: SparkSession, settings: Settings, generation: Generation, name: str, kind: str
+) -> tuple[Topic, DataFrame]:
+    topic, isolation = _topic(settings, name), thaw(generation.frozen["config"]).isolation
+    return topic, outputs.located(kafka.read_whole(spark, settings, topic, isolation), kind, generation.topic_id)
 
 
 def _topic(settings: Settings, name: str) -> Topic:

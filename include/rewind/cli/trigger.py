@@ -1,4 +1,4 @@
-"""`deploy`, `rewind`, `rollback` and `abort`: runs of the DAGs, started over Airflow's REST API."""
+"""`deploy`, `rewind`, `rollback`, `consumers` and `abort`: runs of the DAGs, started over Airflow's REST API."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 
 from rewind.cli import context
 from rewind.control import requests, rewinds
-from rewind.control.requests import PARAMETERS, ROLLBACK
+from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
 
+MOVES_HELP = {
+    "consumer_groups": "consumer groups that resume in the new output where they were in the old one",
+    "only_new": "what becomes of records that only the new output has below a group's position",
+    "replay_from": "with replay: earliest, an instant, or offsets JSON of the source",
+}
 HELP = {
+    **MOVES_HELP,
     "from": "earliest, live, an instant, a duration back, shift-by:N, or offsets JSON",
     "to": "end of a repair, exclusive, in the same forms",
     "overrides": "settings of the pipeline to replace, as a JSON object",
@@ -28,9 +34,17 @@ HELP = {
     "apply_plan": "id of the plan to carry out",
 }
 ROLLBACK_HELP = {
+    **MOVES_HELP,
     "to": "the job to go back to; by default the one that stands by",
     "reason": "why, for the history",
     "grace": "how long the job that is left is kept",
+    "move_consumers": "move back the groups that the switch moved; --no-move-consumers leaves them",
+    "dry_run": "only tell; --no-dry-run acts",
+}
+CONSUMERS_HELP = {
+    **MOVES_HELP,
+    "from_job": "whose output they have read; by default the standby, or live",
+    "to_job": "whose output they go on in; by default live",
     "dry_run": "only tell; --no-dry-run acts",
 }
 
@@ -53,6 +67,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for name in ROLLBACK:
         _add_option(back, name, ROLLBACK, ROLLBACK_HELP)
     back.set_defaults(func=_rollback)
+    move = subparsers.add_parser("consumers", help="move consumer groups to another output; tells only, unless told")
+    move.add_argument("pipeline")
+    for name in CONSUMERS:
+        _add_option(move, name, CONSUMERS, CONSUMERS_HELP)
+    move.set_defaults(func=_consumers)
     abort = subparsers.add_parser("abort", help="abort an active rewind and collect what it made")
     abort.add_argument("rewind", help="id of the rewind, as `status` shows it")
     abort.add_argument("--reason", default="", help="why, for the history")
@@ -69,6 +88,8 @@ def _add_option(
     options: dict[str, Any] = {"dest": name, "default": None, "help": words[name]}
     if schema["type"] == "boolean":
         options["action"] = argparse.BooleanOptionalAction
+    elif schema["type"] == "array":
+        options |= {"nargs": "+", "metavar": "GROUP"}
     elif schema["type"] == "object":
         options["type"] = _json_object
     elif "enum" in schema:
@@ -102,6 +123,14 @@ def _rollback(arguments: argparse.Namespace) -> int:
     requests.checked(conf, ROLLBACK)
     dag_id = f"rollback_{arguments.pipeline}"
     print(f"rollback {requests.rollback_id(dag_id, _trigger(dag_id, conf))}")
+    return 0
+
+
+def _consumers(arguments: argparse.Namespace) -> int:
+    conf = _given(arguments, CONSUMERS)
+    requests.checked(conf, CONSUMERS)
+    dag_id = f"consumers_{arguments.pipeline}"
+    print(f"moves {requests.move_id(dag_id, _trigger(dag_id, conf))}")
     return 0
 
 

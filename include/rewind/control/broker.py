@@ -164,6 +164,12 @@ class Broker:
                 return {}
             return {tp.partition: meta.offset for tp, meta in found.items() if tp.topic == topic and meta.offset >= 0}
 
+    def group_state(self, group: str) -> str | None:
+        """Return the state of a consumer group as Kafka names it (`Stable`, `Empty`...), or None when there is none."""
+        with self._admin() as admin:
+            found = _coordinated(admin.list_groups)
+        return next((str(g["group_state"]) for g in found if g["group_id"] == group), None)
+
     def commit(self, group: str, topic: str, vector: Mapping[int, int]) -> None:
         """Commit positions for a group without joining it, as ordinary lag tools read them."""
         offsets = {TopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in vector.items()}

@@ -17,6 +17,24 @@ POSITION = (
     r"|\d{4}-\d{2}-\d{2}.*|\{[\s\S]*\})\s*$"
 )
 
+MOVES: dict[str, dict[str, Any]] = {
+    "consumer_groups": {
+        "type": "array",
+        "items": {"type": "string", "pattern": r"^[^\s,]{1,249}$"},
+        "uniqueItems": True,
+        "maxItems": 100,
+        "default": [],
+    },
+    "only_new": {"type": "string", "enum": ["keep", "replay"], "default": "keep"},
+    "replay_from": {
+        "type": "string",
+        "pattern": r"^\s*(earliest|\d{4}-\d{2}-\d{2}.*|\{[\s\S]*\})\s*$",
+        "maxLength": 10_000,
+        "default": "earliest",
+    },
+}
+"""JSON schema of what moves consumer groups, in each form that switches."""
+
 PARAMETERS: dict[str, dict[str, Any]] = {
     "from": {"type": "string", "pattern": POSITION, "maxLength": 10_000, "default": "earliest"},
     "to": {"type": "string", "pattern": rf"^\s*$|{POSITION}", "maxLength": 10_000, "default": ""},
@@ -28,18 +46,31 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "observe": {"type": "string", "pattern": DURATION, "default": "PT15M"},
     "grace": {"type": "string", "pattern": DURATION, "default": "PT1H"},
     "repair_into": {"type": "string", "enum": ["live", "beside"], "default": "live"},
+    **MOVES,
     "dry_run": {"type": "boolean", "default": True},
     "apply_plan": {"type": "string", "pattern": "^([0-9a-f]{12})?$", "default": ""},
 }
 """JSON schema of each parameter of a rewind DAG, with its default."""
 
+JOB = {"type": "string", "pattern": r"^([A-Za-z0-9_-]+-g[1-9]\d*)?$", "maxLength": 249, "default": ""}
+
 ROLLBACK: dict[str, dict[str, Any]] = {
-    "to": {"type": "string", "pattern": r"^([A-Za-z0-9_-]+-g[1-9]\d*)?$", "maxLength": 249, "default": ""},
+    "to": JOB,
     "reason": {"type": "string", "maxLength": 2_000, "default": ""},
     "grace": {"type": "string", "pattern": DURATION, "default": "PT1H"},
+    "move_consumers": {"type": "boolean", "default": True},
+    **MOVES,
     "dry_run": {"type": "boolean", "default": True},
 }
 """JSON schema of each parameter of a rollback DAG, with its default."""
+
+CONSUMERS: dict[str, dict[str, Any]] = {
+    **MOVES,
+    "from_job": JOB,
+    "to_job": JOB,
+    "dry_run": {"type": "boolean", "default": True},
+}
+"""JSON schema of each parameter of a consumers DAG, with its default."""
 
 
 def rewind_id(dag_id: str, run_id: str) -> str:
@@ -50,6 +81,11 @@ def rewind_id(dag_id: str, run_id: str) -> str:
 def rollback_id(dag_id: str, run_id: str) -> str:
     """Return the id of the rollback that a DAG run carries out: the same through retries and clears."""
     return f"rb-{_of_run(dag_id, run_id)}"
+
+
+def move_id(dag_id: str, run_id: str) -> str:
+    """Return the id of the moves of consumer groups that a DAG run makes: the same through retries and clears."""
+    return f"cg-{_of_run(dag_id, run_id)}"
 
 
 def _of_run(dag_id: str, run_id: str) -> str:
@@ -82,6 +118,8 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
     grace = int(times.parse_duration(values["grace"], "grace").total_seconds())
     if grace < observe:
         raise RefusedError("grace", "is shorter than observe", "The old job must outlive the watch over the new one")
+    if values["consumer_groups"] and values["to"].strip():
+        raise RefusedError("consumer_groups", "are given with a repair", "Leave them out: a repair moves no pointer")
     return Request(
         pipeline=pipeline,
         start=values["from"].strip(),
@@ -94,4 +132,7 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         observe_seconds=observe,
         grace_seconds=grace,
         repair_into=values["repair_into"],
+        consumer_groups=tuple(values["consumer_groups"]),
+        only_new=values["only_new"],
+        replay_from=values["replay_from"].strip(),
     )

@@ -8,9 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import announce, generations, leases, progress, rewinds, streams
+from rewind.control import announce, consumers, generations, leases, progress, rewinds, streams
 from rewind.control.database import now
 from rewind.core import lifecycle
+from rewind.core.consumers import Sides
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import Vector
 from rewind.core.world import Generation
@@ -75,6 +76,16 @@ def fixed(connection: Connection, rollback_id: str, pipeline: str, wanted: str =
     if stored is None:
         stored = rewinds.fix(connection, rollback_id, TARGET, asdict(find(connection, pipeline, wanted)))
     return Target(**stored)
+
+
+def groups(connection: Connection, target: Target) -> list[str]:
+    """Return the consumer groups that a switch moved to what is live now: a rollback moves them back."""
+    return consumers.moved_to(connection, target.live_job_id)
+
+
+def sides(connection: Connection, target: Target) -> Sides:
+    """Return between which outputs a rollback moves consumer groups."""
+    return Sides(*(generations.read(connection, job) for job in (target.live_job_id, target.standby_job_id)))
 
 
 def done(connection: Connection, rollback_id: str) -> dict[str, Any] | None:

@@ -251,3 +251,17 @@ announcements = Table(
     Column("published_at", DateTime),
     Column("asset_at", DateTime),
 )
+
+consumer_moves = Table(
+    "consumer_moves",
+    metadata,
+    Column("move_id", String(64), primary_key=True),
+    Column("group", String(249), primary_key=True),
+    Column("pipeline", String(249), nullable=False),
+    Column("to_job", String(249), nullable=False),
+    Column("to_topic", String(249), nullable=False),
+    Column("body", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("at", DateTime, nullable=False),
+)

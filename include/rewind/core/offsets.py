@@ -75,6 +75,11 @@ def lower(left: Mapping[int, int], right: Mapping[int, int]) -> Vector:
     return {p: min(left[p], right[p]) for p in sorted(left.keys() & right.keys())}
 
 
+def higher(*vectors: Mapping[int, int]) -> Vector:
+    """Return the highest offset of each partition that any of the vectors names."""
+    return {p: max(v[p] for v in vectors if p in v) for p in sorted({p for v in vectors for p in v})}
+
+
 def reached(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
     """Return whether `position` is at or past `target` in each of the target's partitions."""
     return all(position.get(p, 0) >= offset for p, offset in target.items())

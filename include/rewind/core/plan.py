@@ -30,6 +30,9 @@ class Request:
         observe_seconds: How long the switched pipeline is watched before the rewind ends.
         grace_seconds: How long after the cut-over the old generation is kept for a rollback.
         repair_into: `live` or `beside`: where a repair's rows go.
+        consumer_groups: Groups that read live's output, to be moved to the candidate's at the switch.
+        only_new: `keep` or `replay`: what becomes of records that only the candidate has below their positions.
+        replay_from: With `replay`, from where on, as the form gives it.
     """
 
     pipeline: str
@@ -43,6 +46,9 @@ class Request:
     observe_seconds: int = 900
     grace_seconds: int = 3600
     repair_into: str = "live"
+    consumer_groups: tuple[str, ...] = ()
+    only_new: str = "keep"
+    replay_from: str = "earliest"
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,8 @@ def sealed(plan: Plan) -> Plan:
 def from_json(text: str) -> Plan:
     """Return the plan that `to_json` wrote."""
     body = json.loads(text)
-    body["request"] = Request(**body["request"])
+    asked = body["request"]
+    body["request"] = Request(**{**asked, "consumer_groups": tuple(asked.get("consumer_groups", ()))})
     body["start"] = {int(p): o for p, o in body["start"].items()}
     body["end"] = {int(p): o for p, o in body["end"].items()}
     body["differences"] = tuple(Difference(**d) for d in body["differences"])

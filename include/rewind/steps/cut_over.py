@@ -9,9 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 from rewind.adapters.session import session
-from rewind.control import announce, generations, leases, progress, rewinds, verdicts
+from rewind.control import announce, consumers, generations, leases, progress, rewinds, verdicts
+from rewind.control.broker import Broker
 from rewind.control.database import now, transaction, vector_from_json, vector_to_json
 from rewind.control.verdicts import Verdict
+from rewind.core.consumers import Sides
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Ranges, Vector, lower, reached, total
@@ -19,6 +21,7 @@ from rewind.core.plan import Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps import comparison, main
+from rewind.steps import consumers as moving
 from rewind.transforms import compare
 
 OLDEST_VERDICT = timedelta(days=1)
@@ -42,7 +45,8 @@ def run(settings: Settings, rewind_id: str) -> None:
     """Make the approved candidate of a rewind live and announce it; again is harmless.
 
     Raises:
-        RefusedError: No verdict to act on, not approved, of another attempt, too old, or the candidate is dead.
+        RefusedError: No verdict to act on, not approved, of another attempt, too old, the candidate is dead, or a
+            consumer group cannot be moved.
         WorldMovedError: The pointer moved, or what came since the verdict differs in a new way.
         RetryError: The candidate does not pass live's positions in time.
     """
@@ -60,14 +64,18 @@ def _cut_over(settings: Settings, rewind_id: str) -> dict[str, Any]:
         done = _switch(settings, switch)
     else:
         log.info("already done: %s is live at epoch %d", plan.job_id, done["epoch"])
+    # Before the announcement: whoever hears of it finds its position there.
+    moved = consumers.carry_out(settings, Broker(settings), rewind_id)
     announce.publish(settings, plan.request.pipeline, done["epoch"])
-    return dict(done)
+    return {**done, "consumers": moved}
 
 
 def _switch(settings: Settings, switch: Switch) -> dict[str, Any]:
     verdict = _ready(settings, switch)
+    _check_consumers(settings, switch)
     recheck = _recheck(settings, switch, verdict)
     _prove_past(settings, switch)
+    _plan_consumers(settings, switch)
     plan = switch.plan
     grace = timedelta(seconds=plan.request.grace_seconds)
     with side_effect("pointer.switch"), transaction(settings.registry_url) as connection:
@@ -99,6 +107,20 @@ def _ready(settings: Settings, switch: Switch) -> Verdict:
     with side_effect("cut_over.intend"), transaction(settings.registry_url) as connection:
         rewinds.fix(connection, switch.rewind_id, "cut_over.intent", {"verdict_attempt": verdict.attempt})
     return verdict
+
+
+def _check_consumers(settings: Settings, switch: Switch) -> None:
+    """Refuse a group that cannot be moved before anything else is done."""
+    groups = switch.plan.request.consumer_groups
+    if groups:
+        moving.check(settings, Sides(switch.live, switch.candidate), groups)
+
+
+def _plan_consumers(settings: Settings, switch: Switch) -> None:
+    request = switch.plan.request
+    if request.consumer_groups:
+        asked = moving.Asked(request.consumer_groups, request.only_new, request.replay_from)
+        moving.planned(settings, switch.rewind_id, Sides(switch.live, switch.candidate), asked)
 
 
 def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> dict[str, int]:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from rewind.control import announce, requests, rewinds, rollback
+from rewind.control import announce, consumers, requests, rewinds, rollback
+from rewind.control.broker import Broker
 from rewind.control.database import transaction, vector_from_json, vector_to_json
 from rewind.control.rollback import Target
 from rewind.core import times
+from rewind.core.consumers import Sides
 from rewind.core.crash import side_effect
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind, reached
@@ -24,15 +26,20 @@ PATIENCE_SECONDS = 50.0
 log = logging.getLogger(__name__)
 
 
-def preview(settings: Settings, pipeline: str, wanted: str = "") -> str:
-    """Return what a rollback would do now, as text; nothing is changed.
+def preview(settings: Settings, pipeline: str, values: Mapping[str, Any]) -> str:
+    """Return what a rollback would do now, as text, and log the moves of consumer groups; nothing is changed.
 
     Raises:
         RefusedError: It would be refused.
     """
     with transaction(settings.registry_url) as connection:
-        target = rollback.find(connection, pipeline, wanted)
+        target = rollback.find(connection, pipeline, values["to"])
         standby, live = rollback.positions(connection, target)
+    sides, groups = _groups(settings, target, values)
+    if groups:
+        from rewind.steps import consumers as moving
+
+        moving.computed(settings, sides, moving.asked_of(values, groups))
     return f"{target.told()}; the standby is {behind(standby, live):,} offsets behind live"
 
 
@@ -46,26 +53,27 @@ def run(settings: Settings, rollback_id: str, pipeline: str, asked: Mapping[str,
         asked: The form (`requests.ROLLBACK`). A dry run only tells what would be done.
 
     Raises:
-        RefusedError: A bad value; nothing stands by, or it has no driver.
+        RefusedError: A bad value; nothing stands by, or it has no driver; a consumer group cannot be moved.
         WorldMovedError: The pointer moved since this rollback was decided.
         RetryError: The standby does not pass live's positions in time.
     """
     values = requests.checked(asked, requests.ROLLBACK)
     grace = times.parse_duration(values["grace"], "grace")
     if values["dry_run"]:
-        log.info("dry run: %s", preview(settings, pipeline, values["to"]))
+        log.info("dry run: %s", preview(settings, pipeline, values))
         return
 
     def body(_: int) -> dict[str, Any]:
-        made = _switched(settings, rollback_id, pipeline, values["to"], values["reason"], grace)
+        made = _switched(settings, rollback_id, pipeline, values, grace)
+        moved = consumers.carry_out(settings, Broker(settings), rollback_id)
         announce.publish(settings, pipeline, made["epoch"])
-        return made
+        return {**made, "consumers": moved}
 
     main.recorded(settings, rollback_id, "rollback", body)
 
 
 def _switched(
-    settings: Settings, rollback_id: str, pipeline: str, wanted: str, reason: str, grace: timedelta
+    settings: Settings, rollback_id: str, pipeline: str, values: Mapping[str, Any], grace: timedelta
 ) -> dict[str, Any]:
     with transaction(settings.registry_url) as connection:
         made = rollback.done(connection, rollback_id)
@@ -73,13 +81,34 @@ def _switched(
         log.info("already done: %s is live at epoch %d", made["to"], made["epoch"])
         return made
     with side_effect("rollback.intend"), transaction(settings.registry_url) as connection:
-        target = rollback.fixed(connection, rollback_id, pipeline, wanted)
+        target = rollback.fixed(connection, rollback_id, pipeline, values["to"])
     log.info("%s", target.told())
+    sides, groups = _groups(settings, target, values)
     _await_standby(settings, rollback_id, target)
+    if groups:
+        # Spark is imported by those rollbacks alone that need it.
+        from rewind.steps import consumers as moving
+
+        moving.planned(settings, rollback_id, sides, moving.asked_of(values, groups))
     with side_effect("pointer.roll_back"), transaction(settings.registry_url) as connection:
-        made = rollback.switch(connection, rollback_id, target, reason, grace)
+        made = rollback.switch(connection, rollback_id, target, values["reason"], grace)
     log.info("%s is live at epoch %d again, %s stands by", made["to"], made["epoch"], made["from"])
     return made
+
+
+def _groups(settings: Settings, target: Target, values: Mapping[str, Any]) -> tuple[Sides, list[str]]:
+    """Return the consumer groups that go with the pointer: those that came with it, and those asked for.
+
+    Raises:
+        RefusedError: One of them cannot be moved now.
+    """
+    with transaction(settings.registry_url) as connection:
+        came = rollback.groups(connection, target) if values["move_consumers"] else []
+        sides = rollback.sides(connection, target)
+    groups = list(dict.fromkeys([*came, *values["consumer_groups"]]))
+    for group in groups:
+        consumers.held(settings, Broker(settings), sides, group)
+    return sides, groups
 
 
 def _await_standby(settings: Settings, rollback_id: str, target: Target) -> None:
