@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,14 +20,19 @@ spark.cores.max 1
 spark.executor.cores 1
 spark.executor.memory 512m
 """
+HIDE = 'for folder in {folders}; do mount -t tmpfs none "$folder" || exit 1; done; exec "$@"'
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[tuple[str, Path]]:
+def cluster(folder: Path, hidden: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Run a master and two workers in a folder; yield the master's URL and a configuration folder for its clients.
 
-    The workers run in a folder of their own with nothing of ours on any path: what a job needs must come with it.
+    The workers run in a folder of their own with nothing of ours on any path, and find the `hidden` folders empty:
+    what a job needs must come with it.
     """
+    for path in hidden:
+        seen = subprocess.run([*without(hidden), "ls", "-A", str(path)], capture_output=True, text=True, check=False)
+        assert (seen.returncode, seen.stdout) == (0, ""), f"user namespaces are needed to hide {path}: {seen.stderr}"
     conf = folder / "conf"
     conf.mkdir(parents=True)
     (conf / "spark-defaults.conf").write_text(CONF)
@@ -36,7 +42,7 @@ def cluster(folder: Path) -> Iterator[tuple[str, Path]]:
     try:
         wait_for("the master", lambda: "I have been elected leader" in (folder / "master.out").read_text(), 60)
         for name in ("worker-1", "worker-2"):
-            started.append(_start(folder, name, "worker.Worker", "--cores", "3", "--memory", "3g", url))
+            started.append(_start(folder, name, "worker.Worker", "--cores", "3", "--memory", "3g", url, hidden=hidden))
             told = folder / f"{name}.out"
             wait_for(name, lambda told=told: "Successfully registered" in told.read_text(), 60)
         yield url, conf
@@ -46,7 +52,13 @@ def cluster(folder: Path) -> Iterator[tuple[str, Path]]:
             process.wait()
 
 
-def _start(folder: Path, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+def without(hidden: Sequence[Path]) -> list[str]:
+    """Return the beginning of a command line whose process finds the folders empty."""
+    folders = " ".join(shlex.quote(str(path)) for path in hidden)
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", HIDE.format(folders=folders), "sh"]
+
+
+def _start(folder: Path, name: str, main: str, *arguments: str, hidden: Sequence[Path] = ()) -> subprocess.Popen[bytes]:
     home = folder / name
     home.mkdir()
     spark_class = Path(sys.executable).parent / "spark-class"
@@ -60,7 +72,14 @@ def _start(folder: Path, name: str, main: str, *arguments: str) -> subprocess.Po
     }
     with (folder / f"{name}.out").open("wb") as output:
         return subprocess.Popen(
-            [str(spark_class), f"org.apache.spark.deploy.{main}", "--webui-port", "0", *arguments],
+            [
+                *(without(hidden) if hidden else ()),
+                str(spark_class),
+                f"org.apache.spark.deploy.{main}",
+                "--webui-port",
+                "0",
+                *arguments,
+            ],
             cwd=home,
             env=environment,
             stdout=output,

@@ -20,7 +20,7 @@ from tests.hostile import Land, race
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
 from tests.races import pointer_race, start_race
-from tests.workshop import Workshop
+from tests.workshop import PROJECT, Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
@@ -121,17 +121,19 @@ def test_shows_10_the_lifecycle_on_a_standalone_cluster(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with standalone.cluster(tmp_path / "cluster") as (url, conf):
+    hidden = [PROJECT / "include", PROJECT / "jobs", tmp_path / "pipelines"]
+    (tmp_path / "pipelines").mkdir()
+    with standalone.cluster(tmp_path / "cluster", hidden) as (url, conf):
         monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
         live_on(make_settings, broker, tmp_path, "oncluster", REWIND_SPARK_MASTER=url)
-    figure("standalone", "passed")
+    figure("standalone", "passed, with include/ out of the workers' reach")
 
 
 def live_on(
     make_settings: Callable[..., Settings], broker: LocalBroker, folder: Path, name: str, **chosen: str
 ) -> None:
     """Live a whole life, from deploy to collection, without Airflow, on the chosen installation."""
-    (folder / "pipelines").mkdir()
+    (folder / "pipelines").mkdir(exist_ok=True)
     chosen["REWIND_PIPELINES"] = str(folder / "pipelines")
     settings = make_settings(broker.bootstrap, **chosen)
     try:
