@@ -299,16 +299,22 @@ def module(file):
     return SimpleNamespace(__file__=file)
 
 
-GOOD = {
-    "rewind": module("/b/rewind.zip/rewind/__init__.py"),
-    "pipelines.visits.logic": module("/spark/userFiles/rewind.zip/pipelines/visits/logic.py"),
-    "json": module("/usr/lib/python3/json/__init__.py"),
-    "rewinder": module("/elsewhere/rewinder.py"),
-}
+@pytest.fixture
+def loaded(tmp_path):
+    """Modules as a driver has them: of a bundle's zip, and of the copy that Spark made of it."""
+    for folder, content in (("b", b"ours"), ("spark", b"ours"), ("other", b"another's")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rewind.zip").write_bytes(content)
+    return {
+        "rewind": module(f"{tmp_path}/b/rewind.zip/rewind/__init__.py"),
+        "pipelines.visits.logic": module(f"{tmp_path}/spark/rewind.zip/pipelines/visits/logic.py"),
+        "json": module("/usr/lib/python3/json/__init__.py"),
+        "rewinder": module("/elsewhere/rewinder.py"),
+    }
 
 
-def test_modules_from_the_zip_are_ours_wherever_spark_put_it():
-    bundle.check_origin(GOOD, Path("/b"))
+def test_modules_from_the_zip_are_ours_wherever_spark_put_it(loaded, tmp_path):
+    bundle.check_origin(loaded, tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -317,13 +323,16 @@ def test_modules_from_the_zip_are_ours_wherever_spark_put_it():
         ("rewind.core.plan", "/checkout/include/rewind/core/plan.py"),
         ("pipelines.visits", "/checkout/include/pipelines/visits/__init__.py"),
         ("pipelines", None),
-        ("rewind.x", "/b/rewind.zip.d/rewind/x.py"),
-        ("rewind.x", "/b/not-rewind.zip/rewind/x.py"),
+        ("rewind.x", "{}/b/rewind.zip.d/rewind/x.py"),
+        ("rewind.x", "{}/b/not-rewind.zip/rewind/x.py"),
+        ("rewind.x", "{}/other/rewind.zip/rewind/x.py"),
+        ("rewind.x", "{}/gone/rewind.zip/rewind/x.py"),
     ],
 )
-def test_a_module_from_elsewhere_is_refused_by_name_and_file(name, file):
-    with pytest.raises(IntegrityError, match=f"{name} from {file}"):
-        bundle.check_origin(GOOD | {name: module(file)}, Path("/b"))
+def test_a_module_from_elsewhere_is_refused_by_name_and_file(loaded, tmp_path, name, file):
+    place = file and file.format(tmp_path)
+    with pytest.raises(IntegrityError, match=f"{name} from {place}"):
+        bundle.check_origin(loaded | {name: module(place)}, tmp_path / "b")
 
 
 def test_no_module_of_ours_is_no_proof():

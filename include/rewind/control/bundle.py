@@ -7,6 +7,7 @@ regular packages with directory entries: a namespace package in a zip would lose
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import io
 import json
@@ -143,10 +144,22 @@ def check_origin(modules: Mapping[str, object], bundle: Path) -> None:
         for name, module in modules.items()
         if name.split(".")[0] in ("rewind", "pipelines")
     }
-    # Spark unpacks nothing but may copy py_files into a folder of its own; the name of the zip stays.
-    strangers = sorted(f"{n} from {f}" for n, f in ours.items() if f"{os.sep}rewind.zip{os.sep}" not in f)
+    own = {place: _same_zip(Path(place), bundle) for place in {_zip_of(file) for file in ours.values()}}
+    strangers = sorted(f"{name} from {file}" for name, file in ours.items() if not own[_zip_of(file)])
     if strangers or not ours:
         raise IntegrityError(f"not loaded from the bundle {bundle}: {'; '.join(strangers) or 'rewind'}")
+
+
+def _zip_of(file: str) -> str:
+    """Return the path of the zip that a module was loaded from; empty when it comes from none of that name."""
+    zip_path, found, _ = file.partition(f"{os.sep}rewind.zip{os.sep}")
+    return f"{zip_path}{os.sep}rewind.zip" if found else ""
+
+
+def _same_zip(place: Path, bundle: Path) -> bool:
+    # Spark may copy py_files into a folder of its own: by its bytes it is known there.
+    own = bundle / "rewind.zip"
+    return place.name == own.name and place.is_file() and filecmp.cmp(place, own, shallow=False)
 
 
 def _sources(settings: Settings, pipeline: str | None) -> dict[str, Path]:
