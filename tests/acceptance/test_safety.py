@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from pyspark.sql import SparkSession
 
 from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import postgres, readers, standalone
+from tests import frozen_writer, postgres, readers, standalone
 from tests.crashes import ALL, HALF_DONE, Life, check
 from tests.hostile import Land, race
+from tests.integration.test_mirror import mirror_digests, topic_digests
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
 from tests.races import pointer_race, start_race
@@ -65,6 +67,37 @@ def test_shows_3_the_state_machine_finds_no_violation(figure: Figure) -> None:
     run_state_machine_as_test(Lifecycle, settings=FULL)
     figure("reached", dict(REACHED))
     figure("violations", 0)
+
+
+def test_shows_5_a_frozen_stream(
+    figure: Figure, workshop: Callable[..., Workshop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = workshop("woken", 2)
+    life = frozen_writer.Life(shop, shop.deploy(), monkeypatch)
+    for point in frozen_writer.STREAM:
+        batches = life.through(point)
+        figure(f"batches_after_waking_{point.replace(' ', '_')}", batches)
+        assert batches <= 2
+    life.check()
+    figure("points", len(frozen_writer.STREAM))
+
+
+def test_shows_5_a_frozen_mirror(
+    figure: Figure, workshop: Callable[..., Workshop], monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    shop = workshop("wokenmirror", 2)
+    life = frozen_writer.Life(shop, shop.mirror, monkeypatch)
+    for point in frozen_writer.MIRROR:
+        life.through(point)
+    mirrored = mirror_digests(shop, spark)
+    assert len(mirrored) == len(set(mirrored)) == life.produced
+    assert set(mirrored) == topic_digests(shop)
+    figure("points", len(frozen_writer.MIRROR))
+
+
+def test_shows_5_a_frozen_live_job_and_a_switch(figure: Figure, workshop: Callable[..., Workshop]) -> None:
+    frozen_writer.over_a_switch(workshop("wokenlive", 2), 300)
+    figure("points", 1)
 
 
 def test_shows_6_hostile_manifests_delete_nothing_of_others(figure: Figure, workshop: Callable[..., Workshop]) -> None:
@@ -149,7 +182,6 @@ def live_on(
         "1: the trace finds 0 unnamed mutations and a planted one; 20 pairs of crashes; each step from a saved world",
         "2: 2 rounds of starts over REST",
         "4: soak of 100,000 events, 20 driver kills, 5 broker bounces",
-        "5: a frozen writer at 10 points",
         "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
         "9: C06, C25 and C28 on a real scheduler",
         "10: Airflow on PostgreSQL, and a generation frozen before a migration",

@@ -1,11 +1,12 @@
-"""`pause`, `resume`, `throttle`, `finish`, `run` and `drain`: wishes that running jobs read from the registry."""
+"""`pause`, `resume`, `throttle`, `finish`, `run`, `drain`, `declare-dead`: what running jobs read from the registry."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 
 from rewind.cli import context
-from rewind.control import rewinds, streams
+from rewind.control import deaths, leases, rewinds, streams
 from rewind.control.database import transaction
 
 
@@ -26,6 +27,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         verb = subparsers.add_parser(name, help=text)
         verb.add_argument("owner", help="a job id, or mirror-<topic>")
         verb.set_defaults(func=_wish, wanted={"run": streams.RUN, "drain": streams.DRAIN}[name])
+    dead = subparsers.add_parser("declare-dead", help="say that a driver is dead, where nothing can prove it")
+    dead.add_argument("owner", help="a job id, or mirror-<topic>")
+    dead.add_argument("--token", type=int, help="the token that is meant; without it, who holds which is told")
+    dead.add_argument("--reason", default="", help="how you know, for the history")
+    dead.set_defaults(func=_declare_dead)
 
 
 def _pause(arguments: argparse.Namespace) -> int:
@@ -59,6 +65,20 @@ def _finish(arguments: argparse.Namespace) -> int:
         rewinds.read_active(connection, arguments.rewind)
         rewinds.fix(connection, arguments.rewind, "finish_now", True)
     print(f"{arguments.rewind}: its observation ends at the next look")
+    return 0
+
+
+def _declare_dead(arguments: argparse.Namespace) -> int:
+    settings, owner = context.settings(), arguments.owner
+    if arguments.token is None:
+        with transaction(settings.registry_url) as connection:
+            found = deaths.held(connection, owner)
+        lives = "lives, or may live" if found.holder and leases.alive(found.holder) else "is gone: nothing to declare"
+        print(f"{owner}: token {found.token} is held by {found.holder}, which {lives}")
+        print(f"if it is dead: rewind declare-dead {owner} --token {found.token} --reason '<how you know>'")
+        return 0
+    deaths.declare(settings, owner, arguments.token, getpass.getuser(), arguments.reason)
+    print(f"{owner}: the holder of token {arguments.token} is declared dead; its supervisor starts another driver")
     return 0
 
 

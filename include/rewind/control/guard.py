@@ -78,8 +78,7 @@ class Guard:
         Raises:
             LeaseLostError: A newer token was handed out, or the registry has been away for too long.
         """
-        if self._lost is not None:
-            raise self._lost
+        self.check_token()
         try:
             self.renew()
         except RetryError as away:
@@ -87,6 +86,15 @@ class Guard:
             if silent > REGISTRY_AWAY_SECONDS:
                 raise LeaseLostError(f"{self._owner}: no registry for {silent:.0f} s") from away
             log.warning("%s goes on without registry for %.0f s: %s", self._owner, silent, away)
+
+    def check_token(self) -> None:
+        """Check what the last renewal found, without asking the registry.
+
+        Raises:
+            LeaseLostError: A newer token was handed out.
+        """
+        if self._lost is not None:
+            raise self._lost
 
     def renew(self) -> None:
         """Record that this driver lives.
@@ -110,11 +118,15 @@ class Guard:
                 log.warning("%s: lease not renewed: %s", self._owner, away)
 
 
-def _locked_file(home: Path, owner: str) -> int:
+def lock_file(home: Path, owner: str) -> Path:
+    """Return the file that the driver of an owner locks on its host."""
     folder = home / "locks"
     folder.mkdir(parents=True, exist_ok=True)
-    path = names.inside(folder, f"{owner}.lock", "owner")
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    return names.inside(folder, f"{owner}.lock", "owner")
+
+
+def _locked_file(home: Path, owner: str) -> int:
+    lock = os.open(lock_file(home, owner), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

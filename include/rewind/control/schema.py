@@ -265,3 +265,14 @@ consumer_moves = Table(
     Column("detail", Text, nullable=False),
     Column("at", DateTime, nullable=False),
 )
+
+deaths = Table(
+    "deaths",
+    metadata,
+    Column("owner", String(249), primary_key=True),
+    Column("token", Integer, primary_key=True),
+    Column("holder", JSON, nullable=False),
+    Column("person", String(249), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", DateTime, nullable=False),
+)

@@ -8,19 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 VARIABLE = "REWIND_CRASH_AT"
+FREEZE = "REWIND_FREEZE_AT"
 
 
 @contextmanager
 def side_effect(name: str) -> Iterator[None]:
     """Run the body as the named side effect.
 
-    With `REWIND_CRASH_AT=before:NAME` or `after:NAME` the process ends by SIGKILL there.
+    With `REWIND_CRASH_AT=before:NAME` or `after:NAME` the process ends by SIGKILL there. With `REWIND_FREEZE_AT` its
+    process group, the JVM with it, stops there by SIGSTOP, once, until somebody lets it go on.
     """
-    _maybe_crash(f"before:{name}")
+    _reach(f"before:{name}")
     yield
-    _maybe_crash(f"after:{name}")
+    _reach(f"after:{name}")
 
 
-def _maybe_crash(point: str) -> None:
+def _reach(point: str) -> None:
     if os.environ.get(VARIABLE) == point:
         os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get(FREEZE) == point:
+        del os.environ[FREEZE]
+        os.killpg(os.getpgrp(), signal.SIGSTOP)

@@ -17,11 +17,12 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rewind.adapters import checkpoint
-from rewind.control import progress, streams
+from rewind.control import leases, progress, streams
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.guard import Guard
 from rewind.control.progress import Batch
+from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RetryError, RewindError
 from rewind.core.settings import Settings
 
@@ -84,11 +85,14 @@ class Driver:
 
         Raises:
             RewindError: The query failed, or the JVM is gone.
+            LeaseLostError: A newer token was handed out.
         """
         self._reconcile()
         query = start()
         try:
             while not self._ended(query):
+                # Also where no record comes that would bring a batch to its gate.
+                self._guard.check_token()
                 self._record()
                 self._ask()
                 self._drain_idle(query)
@@ -140,10 +144,13 @@ class Driver:
         if not self._pending:
             return
         try:
-            with transaction(self._settings.registry_url) as connection:
+            with side_effect("progress.record"), transaction(self._settings.registry_url) as connection:
+                # A driver that was frozen and declared dead has lost its token: its successor is further on.
+                leases.renew(connection, self._source.owner, self._guard.token)
                 for batch in self._pending:
                     progress.record(connection, self._source.owner, self._guard.token, batch)
-            Broker(self._settings).commit(self._source.group, self._source.topic, self._pending[-1].end)
+            with side_effect("group.commit"):
+                Broker(self._settings).commit(self._source.group, self._source.topic, self._pending[-1].end)
         except RetryError as away:
             log.warning("%s: progress kept back: %s", self._source.owner, away)
             return

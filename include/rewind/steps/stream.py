@@ -16,6 +16,7 @@ from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.guard import Guard
 from rewind.core import names
+from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import Pipeline, thaw
@@ -61,7 +62,8 @@ def run(settings: Settings, job_id: str) -> None:
         def write(records: DataFrame, _batch: int) -> None:
             driver.gate()
             rows = encoding.encode(kafka.as_records(records), logic, pipeline, contract, stamp)
-            kafka.write(rows, settings, output.config)
+            with side_effect("batch.write"):
+                kafka.write(rows, settings, output.config)
 
         reader = kafka.stream_reader(spark, settings, topic.name, start, pipeline.isolation, pipeline.max_offsets)
 

@@ -1,0 +1,97 @@
+"""A declared death: for one token, kept for ever, and the driver that was alive after all has lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import select
+
+from rewind.cli import main
+from rewind.control import deaths, leases, schema, streams
+from rewind.control.database import transaction
+from rewind.control.guard import Guard, lock_file
+from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, WorldMovedError
+from tests.fakes import installation
+
+OWNER = "visits-g1"
+HOLD = """
+import os, sys
+from rewind.control.guard import Guard
+from rewind.core.settings import from_environment
+with Guard(from_environment(os.environ), "visits-g1") as guard:
+    print(guard.token, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return installation(tmp_path / "home")
+
+
+@pytest.fixture
+def frozen(settings, project):
+    """Another process that holds the lease, and lives."""
+    environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(project / "include")}
+    command = [sys.executable, "-c", HOLD]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
+        assert held.stdout.readline() == "1\n"
+        with transaction(settings.registry_url) as connection:
+            streams.wish(connection, OWNER, streams.GENERATION, streams.RUN)
+            streams.set_launched(connection, OWNER, {"pid": held.pid, "started": 1})
+        yield held
+        held.kill()
+
+
+def test_only_a_declaration_lets_another_driver_in(settings, frozen):
+    with pytest.raises(LeaseHeldError), Guard(settings, OWNER):
+        pass
+    assert deaths.declare(settings, OWNER, 1, "ann", "its host burnt").token == 1
+    with transaction(settings.registry_url) as connection:
+        row = connection.execute(select(schema.deaths)).one()
+        assert (row.owner, row.token, row.person, row.reason) == (OWNER, 1, "ann", "its host burnt")
+        assert row.holder["processes"][0]["pid"] == frozen.pid
+        assert streams.needed(connection, OWNER).launched is None
+        with pytest.raises(LeaseLostError, match="token 1 has lost to 2"):
+            leases.renew(connection, OWNER, 1)
+    with Guard(settings, OWNER) as guard:
+        assert guard.token == 3
+        with pytest.raises(WorldMovedError, match=f"token: {OWNER} is held with token 3, not 1"):
+            deaths.declare(settings, OWNER, 1, "ann", "once more")
+
+
+def test_what_was_not_declared_stays(settings, frozen):
+    with pytest.raises(RefusedError, match="reason: is empty"):
+        deaths.declare(settings, OWNER, 1, "ann", " ")
+    with pytest.raises(WorldMovedError, match="token: "):
+        deaths.declare(settings, OWNER, 2, "ann", "sure")
+    with pytest.raises(RefusedError, match="owner: nobody holds the lease of 'other'"):
+        deaths.declare(settings, "other", 1, "ann", "sure")
+    with transaction(settings.registry_url) as connection:
+        assert leases.read(connection, OWNER).token == 1
+        assert streams.needed(connection, OWNER).launched is not None
+    assert lock_file(settings.home, OWNER).exists()
+
+
+def test_the_command_tells_before_it_acts(settings, frozen, monkeypatch, capsys):
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert main.main(["declare-dead", OWNER]) == 0
+    told = capsys.readouterr().out
+    assert f"{OWNER}: token 1 is held by Holder(" in told
+    assert "lives, or may live" in told
+    assert f"rewind declare-dead {OWNER} --token 1 --reason" in told
+    assert main.main(["declare-dead", OWNER, "--token", "1"]) == RefusedError.exit_code
+    assert main.main(["declare-dead", OWNER, "--token", "1", "--reason", "stopped by hand"]) == 0
+    assert "is declared dead" in capsys.readouterr().out
+
+
+def test_a_driver_that_has_lost_is_told_without_the_registry(settings):
+    with Guard(settings, OWNER) as guard:
+        guard.check_token()
+        deaths.declare(settings, OWNER, 1, "ann", "looked dead")
+        with pytest.raises(LeaseLostError):
+            guard.check()
