@@ -52,10 +52,11 @@ def name(connection: Connection, job_id: str, kind: str, resource: str) -> None:
         connection.execute(insert(table).values(job_id=job_id, kind=kind, name=resource, state=NAMED))
 
 
-def made(connection: Connection, job_id: str, kind: str, resource: str, resource_id: str | None) -> None:
-    """Record that a named thing exists now, with its id."""
+def made(connection: Connection, job_id: str, kind: str, resource: str, resource_id: str | None) -> bool:
+    """Record that a named thing exists now, with its id; return False when it has been withdrawn meanwhile."""
     values = {"state": MADE, "resource_id": resource_id}
-    connection.execute(update(schema.manifest).where(_entry(job_id, kind, resource)).values(**values))
+    wanted = _entry(job_id, kind, resource) & schema.manifest.c.state.in_((NAMED, MADE))
+    return connection.execute(update(schema.manifest).where(wanted).values(**values)).rowcount == 1
 
 
 def set_state(connection: Connection, job_id: str, kind: str, resource: str, state: str) -> None:

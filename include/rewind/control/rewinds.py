@@ -15,6 +15,9 @@ from rewind.core import lifecycle, plan
 from rewind.core.errors import RefusedError
 from rewind.core.plan import Plan
 
+ABORTING = "abort.intent"
+"""Name of the fact that a rewind is being aborted."""
+
 
 @dataclass(frozen=True)
 class Rewind:
@@ -127,11 +130,13 @@ def read_active(connection: Connection, rewind_id: str) -> tuple[Rewind, Plan]:
     """Return an active rewind with its plan.
 
     Raises:
-        RefusedError: It is unknown or not active.
+        RefusedError: It is unknown, not active, or being aborted.
     """
     found = read(connection, rewind_id)
     if found.state != lifecycle.ACTIVE:
         raise RefusedError("rewind_id", f"rewind {rewind_id} is {found.state}", "Trigger a new run")
+    if fact(connection, rewind_id, ABORTING) is not None:
+        raise RefusedError("rewind_id", f"rewind {rewind_id} is being aborted", "Abort it again if that broke off")
     return found, read_plan(connection, found.plan_id)
 
 

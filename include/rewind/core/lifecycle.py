@@ -15,6 +15,9 @@ CANDIDATE, LIVE, STANDBY, RETIRED, COLLECTED, ABORTED = (
 STAGING, MERGED = "staging", "merged"
 """A repair's output before and after its rows went to live's."""
 
+OVER = frozenset({RETIRED, ABORTED, MERGED, COLLECTED})
+"""States of a generation that owns nothing any more, or soon."""
+
 MOVES = {
     (CANDIDATE, LIVE),
     (CANDIDATE, ABORTED),

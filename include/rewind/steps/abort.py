@@ -38,6 +38,8 @@ def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
         if mine and made is not None and made.state not in _UNDOABLE:
             cure = "Roll back, or let the rewind finish"
             raise RefusedError("rewind_id", f"{found.job_id} is {made.state}: the pointer has moved", cure)
+        # From here on no step of it begins: one that did would make again what is about to be deleted.
+        rewinds.fix(connection, rewind_id, rewinds.ABORTING, {"reason": reason})
         if mine and streams.read(connection, found.job_id) is not None:
             streams.wish(connection, found.job_id, streams.GENERATION, streams.DRAIN)
     deleted = _undo(settings, found.job_id) if mine else []

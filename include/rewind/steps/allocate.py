@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rewind.control import bundle, generations, manifest, supervise
 from rewind.control.broker import Broker
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
+from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
@@ -67,10 +69,15 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
         code: Its code.
         source: Source topic, whose partition count the dead letters take.
         like: Topic whose limits and partition count the output takes: live's output, or the source.
+
+    Raises:
+        RefusedError: It was aborted meanwhile; what was made since is gone again.
     """
     folder = supervise.generation_folder(settings, generation.job_id)
     job_id = generation.job_id
     with transaction(settings.registry_url) as connection:
+        if generations.read(connection, job_id).state in lifecycle.OVER:
+            raise _aborted(job_id)
         manifest.name(connection, job_id, manifest.FOLDER, str(folder))
         manifest.name(connection, job_id, manifest.TOPIC, generation.output_topic)
         manifest.name(connection, job_id, manifest.TOPIC, generation.dead_letter_topic)
@@ -104,4 +111,15 @@ def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: 
 
 def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:
     with transaction(settings.registry_url) as connection:
-        manifest.made(connection, job_id, kind, name, resource_id)
+        wanted = manifest.made(connection, job_id, kind, name, resource_id)
+    if not wanted:
+        # Whoever aborted it has deleted what there was; this came later, and nobody else knows of it.
+        if resource_id is not None:
+            Broker(settings).delete_topic(name, resource_id)
+        elif kind == manifest.FOLDER:
+            shutil.rmtree(name, ignore_errors=True)
+        raise _aborted(job_id)
+
+
+def _aborted(job_id: str) -> RefusedError:
+    return RefusedError("job_id", f"{job_id} was aborted while it was made", "Trigger a new run")
