@@ -86,7 +86,7 @@ class World:
         """Put the fakes in the place of broker, processes and Spark."""
         equal = SimpleNamespace(counts=Counter({"rows": 1}))
         fakes: list[tuple[Any, dict[str, Any]]] = [
-            (crash, {"_maybe_crash": self._maybe_crash}),
+            (crash, {"_reach": self._reach}),
             (main, {"_end": self._end}),
             (leases, {"alive": self._alive}),
             (supervise, {"end": self._drained}),
@@ -101,7 +101,7 @@ class World:
                 stack.enter_context(mock.patch.multiple(module, **changes))
             yield
 
-    def _maybe_crash(self, point: str) -> None:
+    def _reach(self, point: str) -> None:
         if point == self.crash_at:
             raise Crash(point)
 
