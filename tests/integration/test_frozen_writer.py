@@ -17,5 +17,5 @@ def test_a_woken_driver_writes_at_most_its_batch_and_ends(
 ) -> None:
     shop = workshop("woken", 2)
     life = Life(shop, shop.deploy(), monkeypatch)
-    assert life.through("before:batch.write") == 1
+    assert life.through("before:batch.write") <= 1
     life.check()
