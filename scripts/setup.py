@@ -27,7 +27,8 @@ from rewind.core.errors import RefusedError  # noqa: E402
 HOME = Path(os.environ.get("REWIND_HOME") or PROJECT / ".rewind").resolve()
 JARS = Path(os.environ.get("REWIND_JARS") or HOME / "jars").resolve()
 VENV = PROJECT / ".venv"
-LOCK = PROJECT / "requirements-dev.txt"
+LOCKS = {True: PROJECT / "requirements.txt", False: PROJECT / "requirements-dev.txt"}
+"""What is installed, by whether it is for running alone."""
 JAR_MODULES = PROJECT / "jars.xml"
 JAR_SUMS = PROJECT / "jars.sha256"
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3")
@@ -44,13 +45,14 @@ def main() -> None:
     """Run all steps, one set-up at a time."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--relock-jars", action="store_true", help="write jars.sha256 from what Ivy retrieves")
-    relock = parser.parse_args().relock_jars
+    parser.add_argument("--runtime", action="store_true", help="install what Rewind runs on, without tools and tests")
+    given = parser.parse_args()
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / "setup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         java = ensure_java()
-        ensure_environment()
-        ensure_jars(java, relock=relock)
+        ensure_environment(LOCKS[given.runtime])
+        ensure_jars(java, relock=given.relock_jars)
         ensure_archive(java)
 
 
@@ -64,29 +66,29 @@ def ensure_java() -> Path:
     return jvm.java_home()
 
 
-def ensure_environment() -> None:
-    """Make `.venv` from the hash lock, again whenever the lock changed."""
-    stamp, wanted = VENV / ".rewind-lock", digest(LOCK)
+def ensure_environment(lock: Path) -> None:
+    """Make `.venv` from a hash lock, again whenever the lock changed."""
+    stamp, wanted = VENV / ".rewind-lock", digest(lock)
     if read(stamp) == wanted and (VENV / "bin" / "python").exists():
         return
-    say("making .venv from requirements-dev.txt")
+    say(f"making .venv from {lock.name}")
     shutil.rmtree(VENV, ignore_errors=True)
-    install_with_uv() if shutil.which("uv") else install_with_pip()
+    install_with_uv(lock) if shutil.which("uv") else install_with_pip(lock)
     stamp.write_text(wanted)
 
 
-def install_with_uv() -> None:
-    """Install the lock with uv."""
+def install_with_uv(lock: Path) -> None:
+    """Install a lock with uv."""
     target = str(VENV / "bin" / "python")
     run(["uv", "venv", "--quiet", "--python", interpreter("venv"), str(VENV)], "uv venv")
-    run(["uv", "pip", "install", "--quiet", "--python", target, "--require-hashes", "-r", str(LOCK)], "uv pip install")
+    run(["uv", "pip", "install", "--quiet", "--python", target, "--require-hashes", "-r", str(lock)], "uv pip install")
 
 
-def install_with_pip() -> None:
-    """Install the lock with the pip that comes with Python."""
+def install_with_pip(lock: Path) -> None:
+    """Install a lock with the pip that comes with Python."""
     run([interpreter("ensurepip"), "-m", "venv", str(VENV)], "python -m venv")
     command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*command, "--require-hashes", "-r", str(LOCK)], "pip install")
+    run([*command, "--require-hashes", "-r", str(lock)], "pip install")
 
 
 def interpreter(module: str) -> str:

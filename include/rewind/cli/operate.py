@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `throttle`, `finish`, `run`, `drain`, `declare-dead`: what running jobs read from the registry."""
+"""Commands that write to the registry what running jobs read, and `upgrade`, which brings it to this release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import getpass
 
 from rewind.cli import context
-from rewind.control import deaths, leases, rewinds, streams
+from rewind.control import database, deaths, leases, rewinds, streams
 from rewind.control.database import transaction
 
 
@@ -27,6 +27,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         verb = subparsers.add_parser(name, help=text)
         verb.add_argument("owner", help="a job id, or mirror-<topic>")
         verb.set_defaults(func=_wish, wanted={"run": streams.RUN, "drain": streams.DRAIN}[name])
+    upgrade = subparsers.add_parser("upgrade", help="bring the registry to this release's schema")
+    upgrade.set_defaults(func=_upgrade)
     dead = subparsers.add_parser("declare-dead", help="say that a driver is dead, where nothing can prove it")
     dead.add_argument("owner", help="a job id, or mirror-<topic>")
     dead.add_argument("--token", type=int, help="the token that is meant; without it, who holds which is told")
@@ -65,6 +67,12 @@ def _finish(arguments: argparse.Namespace) -> int:
         rewinds.read_active(connection, arguments.rewind)
         rewinds.fix(connection, arguments.rewind, "finish_now", True)
     print(f"{arguments.rewind}: its observation ends at the next look")
+    return 0
+
+
+def _upgrade(_: argparse.Namespace) -> int:
+    database.upgrade(context.settings().registry_url)
+    print("the registry has the schema of this release")
     return 0
 
 
