@@ -244,7 +244,7 @@ def world(
         broker.make(name)
     broker.described[TOPIC] = source or topic({0: 0, 1: 0}, {0: 100, 1: 60})
     seen = FakeMirror({TOPIC: state or mirror({0: (0, 100), 1: (0, 60)})})
-    return World(broker, seen, lifecycle or FakeLifecycle(generation(), positions={0: 95, 1: 55}))
+    return World(broker, seen, lifecycle or FakeLifecycle(generation(), positions={0: 95, 1: 55}), 1 << 40)
 
 
 @functools.cache

@@ -19,26 +19,19 @@ from rewind.core.consumers import Held, Move, Sides
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
+from rewind.core.preflight import RESTING, check_reader
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
+from rewind.core.world import BrokerReader, Generation
 
 PLANNED, MOVED, REFUSED = "planned", "moved", "refused"
-RESTING = frozenset({"Empty", "Dead"})
-"""States of a group without members, as Kafka names them."""
 MEMBERS_CURE = "Stop its consumers; they go on where they are told once it is moved"
 
 _table = schema.consumer_moves
 log = logging.getLogger(__name__)
 
 
-class Groups(Protocol):
+class Groups(BrokerReader, Protocol):
     """What is asked of the broker."""
-
-    def group_state(self, group: str) -> str | None:
-        """Return the state of a group, or None when there is none."""
-
-    def group_offsets(self, group: str, topic: str) -> Vector:
-        """Return the committed positions of a group on a topic."""
 
     def commit(self, group: str, topic: str, vector: Vector) -> None:
         """Commit positions for a group without members."""
@@ -56,10 +49,7 @@ def held(settings: Settings, broker: Groups, sides: Sides, group: str) -> Held:
     if own:
         raise RefusedError("consumer_groups", f"{group} is the group of a job", "Name groups that read the output")
     _check_resting(broker, group)
-    read = broker.group_offsets(group, sides.old.output_topic)
-    if not read:
-        problem = f"{group} has no position on {sides.old.output_topic}"
-        raise RefusedError("consumer_groups", problem, "Mend the name, or leave it out: it never read that output")
+    read = check_reader(broker, group, sides.old.output_topic)
     return Held(group, read, broker.group_offsets(group, sides.new.output_topic), started)
 
 

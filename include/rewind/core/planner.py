@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import index
 
-from rewind.core import asked, names
+from rewind.core import asked, names, preflight
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, merged, missing, total
 from rewind.core.pipeline import Pipeline
@@ -39,11 +39,12 @@ class Code:
 
 @dataclass(frozen=True)
 class World:
-    """The read-only ports of a planner."""
+    """What a planner reads: its ports, and the bytes that are free on the disk of checkpoints and mirrors."""
 
     broker: BrokerReader
     mirror: MirrorReader
     lifecycle: LifecycleReader
+    free_bytes: int
 
 
 def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, now: datetime) -> Plan:
@@ -67,6 +68,9 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     job = _job_id(kind, request.pipeline, world)
     output, dead = _outputs(pipeline, job, world)
     records, size = _volume(mirror, start, end)
+    estimate = round(records / RECORDS_PER_SECOND, 1)
+    readers, free = request.consumer_groups, world.free_bytes
+    facts = preflight.Facts(live, topic, mirror, start, job, records, estimate, readers, free)
     return sealed(
         Plan(
             kind=kind,
@@ -82,7 +86,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
             records=records,
             bytes=size,
             chunks=math.ceil(records / pipeline.chunk_records),
-            estimate_seconds=round(records / RECORDS_PER_SECOND, 1),
+            estimate_seconds=estimate,
             differences=tuple(differences),
             config=pipeline.frozen(),
             bundle=code.bundle,
@@ -90,7 +94,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
             output_topic=output,
             dead_letter_topic=dead,
             accepted_gaps=accepted,
-            warnings=tuple(_warnings(live, topic, start, mirror)),
+            warnings=tuple(preflight.told(facts, world.broker)),
         )
     )
 
@@ -116,6 +120,7 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> Non
     moved = [f"{k} was {v}, is {now[k]}" for k, v in plan.premises().items() if now[k] != v]
     if pipeline.frozen() != plan.config:
         moved.append("the configuration has changed")
+    preflight.refuse_group_in_use(plan.job_id, world.broker)
     if moved:
         raise WorldMovedError("apply_plan", f"the world has moved: {'; '.join(moved)}", "Make a new plan")
 
@@ -348,12 +353,3 @@ def _volume(mirror: MirrorState | None, start: Vector, end: Vector) -> tuple[int
     )
     records = span - holes
     return records, records * mirror.bytes // mirror.records
-
-
-def _warnings(live: Generation, topic: Topic, start: Vector, mirror: MirrorState | None) -> list[str]:
-    added = sorted(topic.latest.keys() - live.start.keys())
-    texts = [f"partition {p} was added since {live.job_id} began: it starts at {start[p]}" for p in added]
-    if mirror is not None:
-        late = [p for p, o in mirror.end().items() if o < topic.earliest.get(p, 0)]
-        texts += [f"partition {p}: Kafka has dropped records that the mirror has not read" for p in late]
-    return texts

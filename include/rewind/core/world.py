@@ -108,6 +108,12 @@ class BrokerReader(Protocol):
     def topics(self) -> list[str]:
         """Return the names of all topics."""
 
+    def group_state(self, group: str) -> str | None:
+        """Return the state of a consumer group, or None when there is none."""
+
+    def group_offsets(self, group: str, topic: str) -> Vector:
+        """Return the committed positions of a consumer group on a topic; empty when there are none."""
+
 
 class MirrorReader(Protocol):
     """What is read of the mirror."""

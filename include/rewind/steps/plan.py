@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,6 +69,7 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
         Broker(settings, wanted.isolation),
         Mirror(spark, settings, wanted.transactional),
         Lifecycle(settings.registry_url),
+        shutil.disk_usage(settings.data).free,
     )
     if stored is None:
         return planner.make_plan(request, wanted, code, world, datetime.now(UTC))
