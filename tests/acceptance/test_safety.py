@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +16,9 @@ from pyspark.sql import SparkSession
 from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
+from rewind.local import broker as local_broker
 from rewind.local.broker import Broker as LocalBroker
-from tests import frozen_writer, postgres, readers, standalone
+from tests import frozen_writer, postgres, readers, soak, standalone
 from tests.crashes import ALL, HALF_DONE, Life, check
 from tests.hostile import Land, race
 from tests.integration.test_mirror import mirror_digests, topic_digests
@@ -27,6 +30,7 @@ from tests.workshop import PROJECT, Workshop
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
 Figure = Callable[[str, object], None]
+SEED = int(os.environ.get("SEED") or 4)
 FULL = settings(
     max_examples=500, stateful_step_count=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -67,6 +71,26 @@ def test_shows_3_the_state_machine_finds_no_violation(figure: Figure) -> None:
     run_state_machine_as_test(Lifecycle, settings=FULL)
     figure("reached", dict(REACHED))
     figure("violations", 0)
+
+
+def test_shows_4_a_soak(figure: Figure, make_settings: Callable[..., Settings], jars: Path, tmp_path: Path) -> None:
+    home, pipelines = tmp_path / "broker", tmp_path / "pipelines"
+    pipelines.mkdir()
+    own = local_broker.start(home, jars=jars)
+    settings = make_settings(own.bootstrap, REWIND_PIPELINES=str(pipelines))
+    try:
+        shop = Workshop(settings, "soaked", 2)
+        counts = soak.soak(soak.Soak(shop, home, jars, random.Random(SEED)), 100_000, 20, 5)
+    finally:
+        supervise.stop_all(settings, timeout=20)
+        running = local_broker.find(home)
+        if running is not None:
+            running.kill()
+    for name, value in soak.figures(counts):
+        figure(name, value)
+    figure("lost", 0)
+    figure("out_of_order", 0)
+    assert (counts["events"], counts["kills"], counts["bounces"]) == (100_000, 20, 5)
 
 
 def test_shows_5_a_frozen_stream(
@@ -181,7 +205,6 @@ def live_on(
     [
         "1: the trace finds 0 unnamed mutations and a planted one; 20 pairs of crashes; each step from a saved world",
         "2: 2 rounds of starts over REST",
-        "4: soak of 100,000 events, 20 driver kills, 5 broker bounces",
         "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
         "9: C06, C25 and C28 on a real scheduler",
         "10: Airflow on PostgreSQL, and a generation frozen before a migration",
