@@ -19,6 +19,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "spin_up": ("generation.record", "bundle.freeze", "topic.create"),
     "backfill": ("chunk.write", "chunk.finish", "handoff.fix"),
     "cut_over": ("cut_over.intend", "pointer.switch", "announce.publish"),
+    "abort": ("abort.intend", "generation.abort", "abort.close"),
     "rollback": ("rollback.intend", "pointer.roll_back", "announce.publish"),
     "collect_garbage": (
         "standby.drain",
@@ -30,9 +31,6 @@ POINTS: dict[str, tuple[str, ...]] = {
         "generation.collected",
     ),
 }
-ALL = tuple(
-    (step, f"{moment}:{point}") for step, points in POINTS.items() for point in points for moment in ("before", "after")
-)
 HALF_DONE = (
     ("spin_up", "after:topic.create"),
     ("backfill", "after:chunk.write"),

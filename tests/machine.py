@@ -48,7 +48,7 @@ NAME = PIPELINE.name
 FOREIGN = ("visits", f"{PIPELINE.output_topic}-g10", f"{PIPELINE.output_topic}-g1x", "payroll")
 HOUR = timedelta(hours=1)
 SPINNING, SWITCHING = POINTS["spin_up"], POINTS["cut_over"]
-ROLLING, DELETING = POINTS["rollback"], POINTS["collect_garbage"]
+ROLLING, DELETING, ABORTING = POINTS["rollback"], POINTS["collect_garbage"], POINTS["abort"]
 
 
 def crashes(*points: str) -> st.SearchStrategy[str]:
@@ -276,7 +276,7 @@ class Lifecycle(RuleBasedStateMachine):
     def cut_over(self, n: int, at: str) -> None:
         self._step(n, at, lambda rewind_id: cut_over.run(self.settings, rewind_id))
 
-    @rule(n=which, at=crashes(*DELETING), sure=SELDOM)
+    @rule(n=which, at=crashes(*ABORTING, *DELETING), sure=SELDOM)
     def abort(self, n: int, at: str, sure: bool) -> None:
         if sure:
             self._step(n, at, lambda rewind_id: abort.run(self.settings, rewind_id, "drawn"))

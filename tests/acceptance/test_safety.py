@@ -18,8 +18,8 @@ from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local import broker as local_broker
 from rewind.local.broker import Broker as LocalBroker
-from tests import frozen_writer, postgres, readers, soak, standalone
-from tests.crashes import ALL, HALF_DONE, Life, check
+from tests import frozen_writer, postgres, readers, soak, standalone, sweep
+from tests.crashes import HALF_DONE, Life, check
 from tests.hostile import Land, race
 from tests.integration.test_mirror import mirror_digests, topic_digests
 from tests.machine import REACHED, Lifecycle
@@ -46,12 +46,60 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
-def test_shows_1_a_life_killed_at_every_side_effect(figure: Figure, workshop: Callable[..., Workshop]) -> None:
-    life = Life(workshop("killed", 2), ALL)
-    check(life, 300)
-    for step, times in life.killed.items():
-        figure(f"kills_{step}", times)
-    figure("kills", sum(life.killed.values()))
+@pytest.fixture(scope="module")
+def swept(
+    session: SparkSession, jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[sweep.Sweep, dict[str, sweep.Trace]]]:
+    """A clean life of 300 records on a broker of its own, each step traced and the world before it saved."""
+    folder = tmp_path_factory.mktemp("swept")
+    with sweep.ground(folder, jars) as made:
+        yield made, made.clean(300)
+
+
+def test_shows_1_a_trace_finds_no_unnamed_mutation(
+    figure: Figure, swept: tuple[sweep.Sweep, dict[str, sweep.Trace]]
+) -> None:
+    made, traces = swept
+    for step, trace in traces.items():
+        figure(f"points_{step}", ", ".join(dict.fromkeys(trace.points)))
+    unnamed = {step: trace.unnamed for step, trace in traces.items() if trace.unnamed}
+    figure("unnamed_mutations", sum(map(len, unnamed.values())))
+    assert unnamed == {}
+    for kind, plant in sweep.PLANTS.items():
+        made.restore("spin_up")
+        trace = sweep.Trace(made.look)
+        with plant(made):
+            made.run("spin_up", trace)
+        figure(f"planted_{kind}_found", len(trace.unnamed))
+        assert any(line.startswith(kind) for line in trace.unnamed)
+
+
+def test_shows_1_every_point_converges(figure: Figure, swept: tuple[sweep.Sweep, dict[str, sweep.Trace]]) -> None:
+    made, _ = swept
+    for step, points in made.points.items():
+        for at in points:
+            made.converges(step, at)
+        figure(f"converged_{step}", f"{len(points)} of {len(points)}")
+    figure("lost_repeated_orphans", "0, 0, 0")
+
+
+def test_shows_1_drawn_pairs_converge(figure: Figure, swept: tuple[sweep.Sweep, dict[str, sweep.Trace]]) -> None:
+    made, _ = swept
+    rng = random.Random(SEED)
+    steps = [step for step, points in made.points.items() if points]
+    for _ in range(20):
+        step = rng.choice(steps)
+        made.converges(step, *(rng.choice(made.points[step]) for _ in range(2)))
+    figure("pairs_converged", "20 of 20")
+
+
+def test_shows_1_drawn_kills_converge(figure: Figure, swept: tuple[sweep.Sweep, dict[str, sweep.Trace]]) -> None:
+    made, _ = swept
+    rng = random.Random(SEED)
+    first = [(step, at) for step, points in made.points.items() for at in points if at[1] == 1]
+    for n, (step, at) in enumerate(rng.sample(first, 10)):
+        made.killed(step, at, ("jvm", "python", "group")[n % 3])
+        figure(f"killed_{n}", f"{step} {at[0]} {('jvm', 'python', 'group')[n % 3]}")
 
 
 def test_shows_2_the_pointer_has_one_winner_an_epoch(figure: Figure, registry: str) -> None:
@@ -203,7 +251,6 @@ def live_on(
 @pytest.mark.parametrize(
     "line",
     [
-        "1: the trace finds 0 unnamed mutations and a planted one; 20 pairs of crashes; each step from a saved world",
         "2: 2 rounds of starts over REST",
         "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
         "9: C06, C25 and C28 on a real scheduler",

@@ -8,6 +8,7 @@ from typing import Any
 from rewind.control import collect, generations, rewinds, streams, supervise
 from rewind.control.database import transaction
 from rewind.core import lifecycle
+from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.steps import main
@@ -28,7 +29,7 @@ def run(settings: Settings, rewind_id: str, reason: str) -> None:
 
 
 def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with side_effect("abort.intend"), transaction(settings.registry_url) as connection:
         found = rewinds.find(connection, rewind_id)
         if found is None or found.state != lifecycle.ACTIVE:
             log.info("rewind %s is not active: nothing to abort", rewind_id)
@@ -43,7 +44,7 @@ def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
         if mine and streams.read(connection, found.job_id) is not None:
             streams.wish(connection, found.job_id, streams.GENERATION, streams.DRAIN)
     deleted = _undo(settings, found.job_id) if mine else []
-    with transaction(settings.registry_url) as connection:
+    with side_effect("abort.close"), transaction(settings.registry_url) as connection:
         rewinds.close(connection, rewind_id, lifecycle.ABORTED)
     log.info("rewind %s is aborted (%s)", rewind_id, reason or "no reason given")
     return {"reason": reason, "deleted": deleted}
@@ -51,7 +52,7 @@ def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
 
 def _undo(settings: Settings, job_id: str) -> list[dict[str, str]]:
     supervise.end(settings, job_id)
-    with transaction(settings.registry_url) as connection:
+    with side_effect("generation.abort"), transaction(settings.registry_url) as connection:
         if generations.read(connection, job_id).state != lifecycle.COLLECTED:
             generations.move(connection, job_id, lifecycle.ABORTED)
     return collect.collect(settings, job_id)

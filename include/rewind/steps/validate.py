@@ -15,6 +15,7 @@ from rewind.control import generations, progress, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle, names
+from rewind.core.crash import side_effect
 from rewind.core.horizon import horizon
 from rewind.core.offsets import Ranges, ends, starts, total
 from rewind.core.plan import REPAIR, Plan
@@ -87,5 +88,6 @@ def _store(
 def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> None:
     """Write one evidence file of a rewind, as JSON."""
     folder = names.inside(settings.evidence, rewind_id, "rewind_id")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(body, indent=1, sort_keys=True, default=str))
+    with side_effect("evidence.write"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(body, indent=1, sort_keys=True, default=str))
