@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from rewind.control.schema import PROTOCOL, protocol
 from rewind.core.errors import RefusedError, RetryError
 
 BUSY_MILLISECONDS = 30_000
+DAMAGED = ("malformed", "not a database", "no such table", "disk I/O error")
+"""What SQLite says of a file that is torn, overwritten or not a registry."""
+RESTORE = "stop the stack and restore its backup"
 WRITER_LOCK = 0x726577696E64
 """Key of the advisory lock that a transaction on PostgreSQL takes first: "rewind" in ASCII."""
 
@@ -61,13 +64,31 @@ def transaction(url: str) -> Iterator[Connection]:
     """Run the body in one transaction, committed at its end and rolled back on any error.
 
     Raises:
-        RetryError: The registry is locked, away, or cannot be reached.
+        RetryError: The registry is locked, away, missing, damaged, or cannot be reached.
     """
+    _refuse_missing(url)
     try:
         with engine(url).begin() as connection:
             yield connection
-    except OperationalError as error:
-        raise RetryError(f"registry {engine(url).url.render_as_string()}: {error.orig}") from error
+    except DatabaseError as error:
+        # Its other kinds say that a statement or a value is wrong, not that the registry is.
+        if type(error) not in (DatabaseError, OperationalError):
+            raise
+        raise RetryError(
+            f"registry {engine(url).url.render_as_string()}: {error.orig}{damage(str(error.orig))}"
+        ) from error
+
+
+def _refuse_missing(url: str) -> None:
+    """Check that the file of a registry on SQLite is there: a connection would make an empty one in its place."""
+    named = engine(url).url
+    if named.get_backend_name() == "sqlite" and named.database and not Path(named.database).exists():
+        raise RetryError(f"registry {named.database} is missing: {RESTORE}, or make a new one with `rewind upgrade`")
+
+
+def damage(text: str) -> str:
+    """Return what to add to a database's words when they say that its file is damaged; else nothing."""
+    return f": it is damaged; {RESTORE}" if any(sign in text for sign in DAMAGED) else ""
 
 
 def upgrade(url: str) -> None:

@@ -1,0 +1,57 @@
+"""A registry that is torn, overwritten or gone: told with the cure, and never replaced by an empty one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewind.control import generations
+from rewind.control.database import transaction
+from rewind.control.snapshot import snapshot
+from rewind.core.errors import RetryError
+from tests.fakes import generation, installation
+
+
+@pytest.fixture
+def settings(tmp_path):
+    made = installation(tmp_path / "home")
+    with transaction(made.registry_url) as connection:
+        for number in range(1, 60):
+            generations.create(connection, generation(number=number, state="retired"), None)
+    # A checkpoint by hand: what is damaged below must be all that there is.
+    with transaction(made.registry_url) as connection:
+        assert len(generations.all_of(connection, "visits_converter")) == 59
+    return made
+
+
+def torn(file: Path):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flipped(file: Path):
+    body = bytearray(file.read_bytes())
+    body[4_096:] = bytes(byte ^ 0xFF for byte in body[4_096:])
+    file.write_bytes(body)
+
+
+def overwritten(file: Path):
+    file.write_bytes(b"x" * 8_192)
+
+
+@pytest.mark.parametrize("damage", [torn, flipped, overwritten])
+@pytest.mark.parametrize("opened", [transaction, snapshot])
+def test_a_damaged_registry_is_told_with_the_cure(settings, damage, opened):
+    damage(Path(settings.registry_url.removeprefix("sqlite:///")))
+    told = r"registry sqlite:.*: it is damaged; stop the stack and restore its backup"
+    with pytest.raises(RetryError, match=told), opened(settings.registry_url) as connection:
+        generations.all_of(connection, "visits_converter")
+
+
+def test_a_missing_registry_is_told_and_none_is_made(settings):
+    file = Path(settings.registry_url.removeprefix("sqlite:///"))
+    file.unlink()
+    told = rf"registry {file} is missing: stop the stack and restore its backup, or make a new one"
+    with pytest.raises(RetryError, match=told), transaction(settings.registry_url):
+        pass
+    assert not file.exists()
