@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kafka import KafkaProducer
 
 from rewind.control import generations, leases, streams, supervise
 from rewind.core.coordinates import SOURCE
 from rewind.core.errors import RetryError
+from rewind.core.offsets import reached
 from rewind.local import broker as local_broker
 from tests.crashes import visit
 from tests.frozen_writer import out_of_order
+from tests.ground import Ground
 from tests.workshop import Ended, Workshop, wait_for
 
 REWIND = "rw-5000000000"
@@ -36,19 +37,20 @@ class Soak:
     """A pipeline on a broker of its own, and what is done to it.
 
     Attributes:
-        shop: The pipeline.
-        home: Home of the broker.
-        jars: Its jars.
+        ground: The pipeline and its broker.
         rng: Draws whom to kill, and when.
         counts: What was done.
     """
 
-    shop: Workshop
-    home: Path
-    jars: Path
+    ground: Ground
     rng: random.Random
     counts: Counter[str] = field(default_factory=Counter)
     over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def shop(self) -> Workshop:
+        """The pipeline."""
+        return self.ground.shop
 
     def owners(self) -> list[str]:
         """Return the streams that are wished to run."""
@@ -66,20 +68,21 @@ class Soak:
                 if sighting.state in (supervise.WAITING, supervise.QUARANTINED):
                     self.shop.wish(owner)
 
-    def produce(self, events: int) -> None:
-        """Produce events of few keys, slice by slice, through every bounce."""
+    def produce(self, events: int, size: int = SLICE) -> None:
+        """Produce events of few keys, slice by slice, through every bounce, until there are enough or all is over."""
         producer = KafkaProducer(
             bootstrap_servers=self.shop.settings.bootstrap, enable_idempotence=True, delivery_timeout_ms=300_000
         )
-        for first in range(0, events, SLICE):
-            for n in range(first, first + SLICE):
+        for first in range(0, events, size):
+            for n in range(first, first + size):
                 producer.send(
                     self.shop.topic, key=b"%d" % (n % KEYS), value=visit(n)[1], partition=n % KEYS % PARTITIONS
                 )
             producer.flush()
-            self.counts["events"] += SLICE
+            self.counts["events"] += size
             # A rate, not a synchronisation: the load lasts as long as the rewind.
-            self.over.wait(0.5)
+            if self.over.wait(0.5):
+                break
         producer.close()
 
     def trouble(self, kills: int, bounces: int) -> None:
@@ -103,10 +106,8 @@ class Soak:
 
     def bounce(self) -> None:
         """Kill the broker and start it again."""
-        running = local_broker.find(self.home)
-        assert running is not None
-        running.kill()
-        local_broker.start(self.home, jars=self.jars)
+        self.ground.kill_broker()
+        self.ground.start_broker()
         self.counts["bounces"] += 1
 
     def step(self, job: str, *arguments: str) -> Ended:
@@ -135,10 +136,16 @@ class Soak:
                 self.shop.approve(REWIND)
             self.step(job, *of)
 
-    def check(self) -> None:
-        """Hold both outputs against the topic: the same set of sources, each key in order."""
+    def caught_up(self) -> None:
+        """Wait until all streams have read to the end of the topic."""
+        end = self.shop.end()
+        for owner in self.owners():
+            wait_for(f"{owner} at {end}", lambda owner=owner: reached(self.shop.position(owner), end))
+
+    def check(self, numbers: Sequence[int] = (1, 2)) -> None:
+        """Hold outputs against the topic: the same set of sources, each key in order; the last of them is live."""
         wanted = {f"{p}:{o}" for p, end in self.shop.end().items() for o in range(end)}
-        for n in (1, 2):
+        for n in numbers:
             records = self.shop.read(f"{self.shop.pipeline}-out-g{n}")
             sources = Counter(r.headers[SOURCE].partition(":")[2] for r in records)
             assert sources.keys() == wanted, f"g{n}: {len(sources)} of {len(wanted)}"
@@ -147,35 +154,29 @@ class Soak:
         with self.shop.registry() as connection:
             live, epoch = generations.live(connection, self.shop.pipeline) or (None, 0)
         assert live is not None
-        assert (live.job_id, epoch) == (f"{self.shop.pipeline}-g2", 2)
+        assert (live.job_id, epoch) == (f"{self.shop.pipeline}-g{numbers[-1]}", numbers[-1])
 
 
 def soak(life: Soak, events: int, kills: int, bounces: int) -> Counter[str]:
     """Rewind under load and trouble; return what was counted."""
-    live = life.shop.deploy()
-    for owner in (live, life.shop.mirror):
-        life.shop.start(owner)
-    with _beside(life) as start:
+    with loaded(life) as start:
         load = start(lambda: life.produce(events))
         wait_for("some history", lambda: life.counts["events"] >= events // 4)
         trouble = start(lambda: life.trouble(kills, bounces))
         rewind = start(life.rewind)
         for doing in (load, trouble, rewind):
             doing.result()
-        end = life.shop.end()
-        for owner in life.owners():
-            wait_for(f"{owner} at {end}", lambda owner=owner: _there(life.shop, owner, end))
+        life.caught_up()
     life.check()
     return life.counts
 
 
-def _there(shop: Workshop, owner: str, end: dict[int, int]) -> bool:
-    return all(shop.position(owner).get(p, 0) >= o for p, o in end.items())
-
-
 @contextmanager
-def _beside(life: Soak) -> Iterator[Callable[[Callable[[], None]], Future[None]]]:
-    """Run things beside each other, supervised; all end with the block."""
+def loaded(life: Soak) -> Iterator[Callable[[Callable[[], None]], Future[None]]]:
+    """Deploy, and run things beside each other, all streams supervised; all end with the block."""
+    live = life.shop.deploy()
+    for owner in (live, life.shop.mirror):
+        life.shop.start(owner)
     with ThreadPoolExecutor(4) as pool:
         watch = pool.submit(life.supervise)
         try:

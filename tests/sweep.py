@@ -33,7 +33,6 @@ from rewind.control.database import now, transaction
 from rewind.control.progress import Batch
 from rewind.core import crash
 from rewind.core.coordinates import SOURCE
-from rewind.core.settings import from_environment
 from rewind.local import broker as local_broker
 from rewind.steps import (
     abort,
@@ -50,7 +49,8 @@ from rewind.steps import (
 )
 from tests import crashes, readers
 from tests.crashes import REWIND, ROLLBACK
-from tests.workshop import PROJECT, Workshop, wait_for
+from tests.ground import Ground
+from tests.workshop import wait_for
 
 BOOKKEEPING = {
     "announcements": "prepared with the pointer in one transaction; then the mark that it was sent, after it was",
@@ -128,15 +128,14 @@ class Trace:
 class Sweep:
     """One pipeline, its broker, and the worlds before each of its steps."""
 
-    def __init__(self, shop: Workshop, home: Path, jars: Path, saved: Path) -> None:
+    def __init__(self, ground: Ground, saved: Path) -> None:
         """Keep the parts; nothing is produced yet."""
-        self.shop = shop
-        self.home = home
-        self.jars = jars
+        self.ground = ground
+        self.shop = ground.shop
         self.saved = saved
         self.ends: dict[str, Snapshot] = {}
         self.points: dict[str, list[tuple[str, int]]] = {}
-        importlib.import_module("pipelines").__path__.append(str(shop.settings.pipelines))
+        importlib.import_module("pipelines").__path__.append(str(ground.shop.settings.pipelines))
 
     # --- the life
 
@@ -213,10 +212,18 @@ class Sweep:
                 patch.stop()
 
     def _drained(self, _settings: object, owner: str, timeout: float = 0) -> None:
+        self._stop_playing(owner)
+
+    def _stop_playing(self, owner: str) -> None:
         with self.shop.registry() as connection:
             found = leases.read(connection, owner)
             if found is not None:
                 leases.give_back(connection, owner, found.token)
+
+    def close(self) -> None:
+        """Hold no lease any more: whoever ends the drivers of an installation would end this process."""
+        for number in (1, 2):
+            self._stop_playing(f"{self.shop.pipeline}-g{number}")
 
     def run(self, step: str, trace: Trace) -> None:
         """Run a step under a trace.
@@ -321,22 +328,22 @@ class Sweep:
 
     def save(self, name: str) -> None:
         """Keep the world under a name."""
-        self._broker_stopped(lambda: self._copy(self.home / "kafka" / "data", self.saved / name / "kafka"))
+        self._broker_stopped(lambda: self._copy(self.ground.home / "kafka" / "data", self.saved / name / "kafka"))
         self._copy(self.shop.settings.data, self.saved / name / "data")
         _copy_registry(self._registry(), self.saved / name / "registry.db")
 
     def restore(self, name: str) -> None:
         """Bring a saved world back."""
-        self._broker_stopped(lambda: self._copy(self.saved / name / "kafka", self.home / "kafka" / "data"))
+        self._broker_stopped(lambda: self._copy(self.saved / name / "kafka", self.ground.home / "kafka" / "data"))
         self._copy(self.saved / name / "data", self.shop.settings.data)
         _copy_registry(self.saved / name / "registry.db", self._registry())
 
     def _broker_stopped(self, act: Callable[[], None]) -> None:
-        running = local_broker.find(self.home)
+        running = local_broker.find(self.ground.home)
         if running is not None:
             running.stop()
         act()
-        local_broker.start(self.home, jars=self.jars)
+        self.ground.start_broker()
 
     def _copy(self, source: Path, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
@@ -430,27 +437,6 @@ def _copy_registry(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(source) as there, sqlite3.connect(target) as here:
         there.backup(here)
-
-
-@contextmanager
-def ground(folder: Path, jars: Path) -> Iterator[Sweep]:
-    """Make a broker, an installation and a pipeline in a folder; all of it ends with the block."""
-    home, pipelines = folder / "broker", folder / "pipelines"
-    pipelines.mkdir()
-    own = local_broker.start(home, jars=jars)
-    places = {"REWIND_HOME": folder / "home", "REWIND_JARS": jars, "REWIND_PIPELINES": pipelines}
-    places |= {"REWIND_JOBS": PROJECT / "jobs"}
-    settings = from_environment(
-        {name: str(place) for name, place in places.items()} | {"REWIND_KAFKA_BOOTSTRAP": own.bootstrap}
-    )
-    settings.data.mkdir(parents=True)
-    try:
-        yield Sweep(Workshop(settings, "swept", 2), home, jars, folder / "saved")
-    finally:
-        supervise.stop_all(settings, timeout=20)
-        running = local_broker.find(home)
-        if running is not None:
-            running.kill()
 
 
 def _beside_a_transaction(act: Callable[[Sweep], None]) -> Callable[[Sweep], Any]:

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
-from rewind.local import broker as local_broker
 from rewind.local.broker import Broker as LocalBroker
-from tests import frozen_writer, postgres, readers, soak, standalone, sweep
+from tests import faults, frozen_writer, postgres, readers, soak, standalone, sweep
 from tests.crashes import HALF_DONE, Life, check
+from tests.ground import ground
 from tests.hostile import Land, race
 from tests.integration.test_mirror import mirror_digests, topic_digests
 from tests.machine import REACHED, Lifecycle
@@ -52,8 +52,10 @@ def swept(
 ) -> Iterator[tuple[sweep.Sweep, dict[str, sweep.Trace]]]:
     """A clean life of 300 records on a broker of its own, each step traced and the world before it saved."""
     folder = tmp_path_factory.mktemp("swept")
-    with sweep.ground(folder, jars) as made:
-        yield made, made.clean(300)
+    with ground(folder, jars, "swept") as made:
+        life = sweep.Sweep(made, folder / "saved")
+        yield life, life.clean(300)
+        life.close()
 
 
 def test_shows_1_a_trace_finds_no_unnamed_mutation(
@@ -121,19 +123,9 @@ def test_shows_3_the_state_machine_finds_no_violation(figure: Figure) -> None:
     figure("violations", 0)
 
 
-def test_shows_4_a_soak(figure: Figure, make_settings: Callable[..., Settings], jars: Path, tmp_path: Path) -> None:
-    home, pipelines = tmp_path / "broker", tmp_path / "pipelines"
-    pipelines.mkdir()
-    own = local_broker.start(home, jars=jars)
-    settings = make_settings(own.bootstrap, REWIND_PIPELINES=str(pipelines))
-    try:
-        shop = Workshop(settings, "soaked", 2)
-        counts = soak.soak(soak.Soak(shop, home, jars, random.Random(SEED)), 100_000, 20, 5)
-    finally:
-        supervise.stop_all(settings, timeout=20)
-        running = local_broker.find(home)
-        if running is not None:
-            running.kill()
+def test_shows_4_a_soak(figure: Figure, jars: Path, tmp_path: Path) -> None:
+    with ground(tmp_path, jars, "soaked") as made:
+        counts = soak.soak(soak.Soak(made, random.Random(SEED)), 100_000, 20, 5)
     for name, value in soak.figures(counts):
         figure(name, value)
     figure("lost", 0)
@@ -209,6 +201,25 @@ def test_shows_3_a_missing_guard_is_noticed(figure: Figure, mutant: Callable) ->
     with mutant(), pytest.raises((AssertionError, RewindError)):
         run_state_machine_as_test(Lifecycle, settings=settings(FULL, phases=[Phase.generate]))
     figure("caught", mutant.__name__)
+
+
+def test_shows_8_faults_of_machines(figure: Figure, jars: Path, tmp_path: Path) -> None:
+    with faults.small_disk(tmp_path / "disk") as disk, ground(tmp_path, jars, "troubled", disk / "home") as made:
+        life = soak.Soak(made, random.Random(SEED))
+        with soak.loaded(life) as start:
+            load = start(lambda: life.produce(1_000_000, 20))
+            troubles = faults.Troubles(life)
+            for fault in faults.FAULTS:
+                for step, seen in troubles.through(fault).items():
+                    told = f"{seen.outcome}; live's longest gap {seen.gap_seconds:.1f} s"
+                    figure(f"{fault.__name__}_in_{step}", told)
+            life.over.set()
+            load.result()
+        live = len(faults.FAULTS) + 1
+        made.shop.start(f"troubled-g{live}")
+        made.shop.caught_up(f"troubled-g{live}")
+        life.check([live])
+    figure("lost", 0)
 
 
 def test_shows_10_the_lifecycle_on_postgresql(
