@@ -151,7 +151,7 @@ def _make(settings: Settings, broker: Groups, move_id: str, pipeline: str, move:
         _check_unmoved(move, at)
         with side_effect("consumers.move"):
             broker.commit(move.group, move.to_topic, move.positions)
-    with transaction(settings.registry_url) as connection:
+    with side_effect("consumers.mark"), transaction(settings.registry_url) as connection:
         _check_pointer(connection, pipeline, move)
         _mark(connection, move_id, move.group, MOVED)
     log.info("group %s goes on in %s: %s repeats", move.group, move.to_topic, f"{move.repeats:,}")

@@ -20,6 +20,7 @@ from rewind.control.database import transaction
 from rewind.control.ports import Lifecycle
 from rewind.core import plan as plans
 from rewind.core import planner
+from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import Plan, Request
@@ -47,7 +48,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
             # Cleared after it was planned: the plan of a rewind does not change under it.
             return _told(rewinds.read_plan(connection, known.plan_id))
     made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan", ""))
-    with transaction(settings.registry_url) as connection:
+    with side_effect("rewind.open"), transaction(settings.registry_url) as connection:
         rewinds.store_plan(connection, made)
         if not parameters.get("dry_run", True):
             rewinds.open_rewind(connection, rewind_id, made)
