@@ -25,7 +25,7 @@ from typing import Any
 from unittest import mock
 
 import psutil
-from sqlalchemy import select
+from sqlalchemy import Connection, delete, select
 
 from rewind.control import bundle, collect, generations, leases, progress, schema, streams, submit, supervise
 from rewind.control.broker import Broker
@@ -69,6 +69,8 @@ VOLATILE = {"created_at", "started_at", "ended_at", "at", "moved_at", "grace_unt
 VOLATILE |= {"cpu_seconds", "attempt", "backfill_attempt", "token", "holder", "renewed_at", "evidence", "repeats"}
 VOLATILE |= {"resource_id", "result", "detail", "body", "frozen", "launched", "launched_at", "value", "sample"}
 """Columns that differ between two runs of the same: instants, counters, ids that Kafka gives, what holds those."""
+PLAYED = 10_000
+"""Batch under which a played stream's progress is recorded."""
 UNSWEPT = {"plans", "steps", "leases", "mirror_commits"}
 OWN_CLOCK = ("locks", "logs", "registry.db", "warehouse", "kafka", "stack")
 Snapshot = dict[str, object]
@@ -189,7 +191,7 @@ class Sweep:
         """Hold a job's lease in its driver's place, at the end of the topic."""
         with self.shop.registry() as connection:
             end = self.shop.end()
-            progress.record(connection, job, 1, Batch(10_000, end, end, 0, now()))
+            progress.record(connection, job, 1, Batch(PLAYED, end, end, 0, now()))
             streams.wish(connection, job, streams.GENERATION, streams.RUN)
             leases.take(connection, job, leases.this_driver())
 
@@ -219,6 +221,16 @@ class Sweep:
             found = leases.read(connection, owner)
             if found is not None:
                 leases.give_back(connection, owner, found.token)
+
+    def forget_played(self, connection: Connection, job: str) -> None:
+        """Take back what was played of a job's progress: its driver goes on from its checkpoint."""
+        played = (schema.progress.c.owner == job) & (schema.progress.c.batch == PLAYED)
+        connection.execute(delete(schema.progress).where(played))
+
+    def last_failure(self, job: str) -> str:
+        """Return the last words of a driver."""
+        with self.shop.registry() as connection:
+            return str(streams.needed(connection, job).last_failure)
 
     def close(self) -> None:
         """Hold no lease any more: whoever ends the drivers of an installation would end this process."""

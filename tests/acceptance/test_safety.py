@@ -17,7 +17,7 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import faults, frozen_writer, postgres, readers, soak, standalone, sweep
+from tests import damage, faults, frozen_writer, postgres, readers, soak, standalone, sweep
 from tests.crashes import HALF_DONE, Life, check
 from tests.ground import ground
 from tests.hostile import Land, race
@@ -201,6 +201,19 @@ def test_shows_3_a_missing_guard_is_noticed(figure: Figure, mutant: Callable) ->
     with mutant(), pytest.raises((AssertionError, RewindError)):
         run_state_machine_as_test(Lifecycle, settings=settings(FULL, phases=[Phase.generate]))
     figure("caught", mutant.__name__)
+
+
+def test_shows_8_damaged_files(
+    figure: Figure, swept: tuple[sweep.Sweep, dict[str, sweep.Trace]], spark: SparkSession
+) -> None:
+    made, _ = swept
+    for step in ("backfill", "cut_over"):
+        for find in damage.FILES:
+            for harm in damage.DAMAGES:
+                figure(f"{find.__name__}_{harm.__name__}_in_{step}", damage.taken(made, spark, step, find, harm))
+    for log in ("offsets", "commits"):
+        for harm in damage.DAMAGES:
+            figure(f"checkpoint_{log}_{harm.__name__}", damage.checkpoint(made, log, harm))
 
 
 def test_shows_8_faults_of_machines(figure: Figure, jars: Path, tmp_path: Path) -> None:

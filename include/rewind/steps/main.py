@@ -14,6 +14,7 @@ from rewind.control import rewinds
 from rewind.control.database import transaction
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings, from_environment
+from rewind.steps import failures
 
 
 def run(body: Callable[[Settings], None], tag: str) -> int:
@@ -52,9 +53,12 @@ def recorded(settings: Settings, rewind_id: str, step: str, body: Callable[[int]
         attempt = rewinds.begin_step(connection, rewind_id, step)
     try:
         evidence = body(attempt)
-    except BaseException as error:
+    except BaseException as thrown:
+        error = failures.typed(thrown)
         _end(settings, rewind_id, step, attempt, "failed", {"error": f"{type(error).__name__}: {error}"})
-        raise
+        if error is thrown:
+            raise
+        raise error from thrown
     _end(settings, rewind_id, step, attempt, "done", evidence)
 
 

@@ -1,0 +1,73 @@
+"""What Spark and the disk throw, as errors that say what to do: told by the words of their causes."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from rewind.core.errors import IntegrityError, RetryError, RewindError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of failure.
+
+    Attributes:
+        signs: Words of which one stands in its text.
+        error: The error it becomes.
+        told: What it is, and the cure.
+    """
+
+    signs: tuple[str, ...]
+    error: type[RewindError]
+    told: str
+
+
+KINDS = (
+    Kind(
+        ("No space left on device", "database or disk is full"),
+        RetryError,
+        "a disk is full: free some of it, then run this again",
+    ),
+    Kind(
+        ("org.apache.kafka.common.errors.", "KafkaException", "Connection to node"),
+        RetryError,
+        "Kafka did not answer: is it up (`make status`)? Then run this again",
+    ),
+    Kind(
+        (
+            "ChecksumException",
+            "FAILED_READ_FILE",
+            "FileNotFoundException",
+            "is not a Parquet file",
+            "DELTA_",
+            "_delta_log",
+            "MalformedInputException",
+            "JsonParseException",
+        ),
+        IntegrityError,
+        "a file is torn, changed or missing: restore it from a backup, then run this again",
+    ),
+)
+"""Tried in this order: a job that reads files and writes to Kafka names both."""
+
+
+def typed(error: BaseException) -> BaseException:
+    """Return the error to raise in the place of one: itself, when it is one of ours or says nothing known."""
+    if isinstance(error, RewindError) or not _foreign(error):
+        return error
+    text = str(error)
+    kind = next((kind for kind in KINDS if any(sign in text for sign in kind.signs)), None)
+    return error if kind is None else kind.error(f"{kind.told} ({_gist(text, kind)})")
+
+
+def _foreign(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOSPC
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def _gist(text: str, kind: Kind) -> str:
+    """Return the first line that names the cause."""
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if any(sign in line for sign in kind.signs)), "")[:500]

@@ -1,0 +1,60 @@
+"""Foreign errors become ones that say what to do; others stay what they are."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from rewind.core.errors import IntegrityError, RefusedError, RetryError
+from rewind.steps.failures import typed
+
+AWAY = "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic out not present"
+TORN = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///m/part-0.parquet."
+FULL = "java.io.IOException: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        (
+            f"Job aborted\n {AWAY}\n at x",
+            RetryError,
+            f"Kafka did not answer: is it up (`make status`)? Then run this again ({AWAY})",
+        ),
+        (
+            TORN,
+            IntegrityError,
+            f"a file is torn, changed or missing: restore it from a backup, then run this again ({TORN})",
+        ),
+        (FULL, RetryError, f"a disk is full: free some of it, then run this again ({FULL})"),
+    ],
+)
+@pytest.mark.parametrize("foreign", [PySparkException, Py4JError])
+def test_what_spark_throws(foreign, text, error, told):
+    found = typed(foreign(text))
+    assert (type(found), str(found)) == (error, told)
+
+
+def test_kafka_goes_before_files_since_a_job_names_both():
+    text = "FAILED_READ_FILE\norg.apache.kafka.common.errors.TimeoutException"
+    assert isinstance(typed(PySparkException(text)), RetryError)
+
+
+def test_a_full_disk_of_python():
+    assert isinstance(typed(OSError(errno.ENOSPC, "No space left on device")), RetryError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError("from", "FAILED_READ_FILE", ""),
+        ValueError("FAILED_READ_FILE"),
+        OSError(errno.EACCES, "No space left on device"),
+        PySparkException("[CAST_INVALID_INPUT] something else"),
+    ],
+)
+def test_all_else_stays(error):
+    assert typed(error) is error
