@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+from psycopg import sql
+from sqlalchemy import make_url
+
 from rewind.local import ports
 
 USER = "postgres"
@@ -25,13 +29,21 @@ def server() -> Iterator[str]:
     data = folder / "data"
     port = ports.choose("postgres", None, folder.with_suffix(".ports"))
     _run("initdb", "-D", str(data), "-U", USER, "--auth=trust", "--no-sync")
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=60"
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=100"
     _run("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
     try:
         yield f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
     finally:
         _run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder)
+
+
+def another(url: str, name: str) -> str:
+    """Make another empty database on the server of a URL and return its own."""
+    address = make_url(url)
+    with psycopg.connect(host=address.host, port=address.port, user=USER, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    return address.set(database=name).render_as_string(hide_password=False)
 
 
 def _run(program: str, *arguments: str) -> None:

@@ -24,14 +24,26 @@ RUN_SECONDS = 420.0
 class Stage:
     """A stack in a home of its own, and the pipeline that plays on it."""
 
-    def __init__(self, home: Path, jars: Path, name: str, partitions: int, **declared: Any) -> None:
+    def __init__(
+        self,
+        home: Path,
+        jars: Path,
+        name: str,
+        partitions: int,
+        *,
+        environment: Mapping[str, str] | None = None,
+        dags: Path | None = None,
+        **declared: Any,
+    ) -> None:
         self.home = home
+        self._dags = dags
         self.pipelines = home.parent / "pipelines"
         self.pipelines.mkdir(parents=True, exist_ok=True)
         self._environment = {
             "REWIND_JARS": str(jars),
             "REWIND_PIPELINES": str(self.pipelines),
             "PATH": os.environ["PATH"],
+            **(environment or {}),
         }
         self.stack: Stack = self.up()
         self.shop = Workshop(self.stack.settings, name, partitions, **declared)
@@ -45,7 +57,7 @@ class Stage:
         self.api.unpause()
 
     def up(self) -> Stack:
-        return stack.up(self.home, environment=self._environment)
+        return stack.up(self.home, dags=self._dags, environment=self._environment)
 
     def down(self) -> None:
         stack.down(self.home)
@@ -124,10 +136,19 @@ class Stage:
 
         wait_for(f"the answer to {run_id}", recorded, RUN_SECONDS)
 
-    def mark(self, run_id: str, task_id: str, state: str) -> None:
-        """Set the state of a task of a rewind's run by hand, as the Airflow page does."""
-        path = f"/api/v2/dags/{self.rewind_dag}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+    def mark(self, run_id: str, task_id: str, state: str, dag_id: str = "") -> None:
+        """Set the state of a task of a rewind's run, or of another DAG's, by hand, as the Airflow page does."""
+        path = f"/api/v2/dags/{dag_id or self.rewind_dag}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
         self.api.call("PATCH", path, {"new_state": state})
+
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Set the state of a run by hand, as the Airflow page does."""
+        self.api.call("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}", {"state": state})
+
+    def delete_run(self, dag_id: str, run_id: str) -> None:
+        """Delete a run, one that runs after it was marked as failed, as Airflow demands."""
+        self.mark_run(dag_id, run_id, "failed")
+        self.api.call("DELETE", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")
 
     def rewind(self, rewind_id: str) -> tuple[Rewind | None, list[Step]]:
         with self.shop.registry() as connection:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import psutil
@@ -13,12 +14,14 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from sqlalchemy import make_url
 
+from rewind.control.step_lease import ENDED
 from rewind.core.errors import RefusedError
 
-# Airflow kills a task five seconds after it asked it to end: what is to be done must be done by then.
+# Airflow kills a task five seconds after it asked it to end: what must be done by then comes first. A task that ran
+# out of its own time has longer to see the end of its driver.
 TERM_SECONDS = 2.0
-CONFIRM_SECONDS = 1.5
-RUNNING_STATES = frozenset({"SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"})
+CONFIRM_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
 
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 
@@ -53,6 +56,9 @@ class TrackedHook(SparkSubmitHook):
             raise RefusedError(conn_id, "Kubernetes is out of reach from here", cure) from None
         self._refuse_untracked(conn_id)
         self._keep_environment()
+        self._ending = False
+        self.named: Callable[[str], None] = lambda _: None
+        """Told the id of the driver as soon as a cluster has given it."""
 
     @property
     def target(self) -> Target:
@@ -77,6 +83,30 @@ class TrackedHook(SparkSubmitHook):
             return self._driver_status or "UNKNOWN"
         return "FAILED" if error is not None else "FINISHED"
 
+    @property
+    def tracked(self) -> bool:
+        """Whether a standalone cluster runs the driver, and is asked for its state."""
+        return bool(self._should_track_driver_status)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no driver of this submit can be left in a cluster."""
+        return not (self.tracked and self._driver_id) or self._driver_status in ENDED
+
+    def state_of(self, driver: str) -> str | None:
+        """Return the state that the cluster gives of a driver; None when it does not answer."""
+        if not self.tracked:
+            return None
+        self._driver_id, self._driver_status = driver, None
+        self._poll_once()
+        found, self._driver_id, self._driver_status = self._driver_status, None, None
+        return found
+
+    def attach(self, driver: str) -> None:
+        """Follow a driver that an earlier submit started to its end."""
+        self._driver_id = driver
+        self.follow()
+
     def follow(self) -> None:
         """Follow a driver to its end although its submit failed: the driver may be well."""
         if self._should_track_driver_status and self._driver_id and self._driver_status is None:
@@ -86,10 +116,13 @@ class TrackedHook(SparkSubmitHook):
                 self.log.warning("driver %s: %s", self._driver_id, error)
 
     def on_kill(self) -> None:
-        """End the driver in the cluster, or the submit with all its descendants.
+        """End the driver in the cluster, or the submit with all its descendants; asked again, nothing more happens.
 
         The provider's hook ends the JVM alone, and a Python driver that sleeps outlives it.
         """
+        if self._ending:
+            return
+        self._ending = True
         tree = _tree(self._submit_sp.pid) if self._submit_sp is not None else []
         _signal(tree, "terminate")
         _wait_gone(tree)
@@ -97,6 +130,18 @@ class TrackedHook(SparkSubmitHook):
         _signal(tree, "kill")
         if self._should_track_driver_status and self._driver_id:
             self._confirm_kill()
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._told_of_the_driver(itr))
+
+    def _told_of_the_driver(self, lines: Iterator[Any]) -> Iterator[Any]:
+        """Pass lines on, and tell of the driver after the one that names it: this task may die any moment after."""
+        told = False
+        for line in lines:
+            yield line
+            if self._driver_id and not told:
+                told = True
+                self.named(self._driver_id)
 
     def _refuse_untracked(self, conn_id: str) -> None:
         master, mode = self.target
@@ -132,7 +177,7 @@ class TrackedHook(SparkSubmitHook):
         deadline = time.monotonic() + CONFIRM_SECONDS
         while time.monotonic() < deadline:
             self._poll_once()
-            if self._driver_status not in RUNNING_STATES and self._driver_status is not None:
+            if self._driver_status in ENDED:
                 self.log.info("driver %s ended %s", self._driver_id, self._driver_status)
                 return
             time.sleep(0.2)
@@ -140,7 +185,10 @@ class TrackedHook(SparkSubmitHook):
 
     def _poll_once(self) -> None:
         command = self._build_track_driver_status_command()
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=CONFIRM_SECONDS, check=False)
+        try:
+            asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return
         self._process_spark_status_log(iter(asked.stdout.splitlines()))
 
 

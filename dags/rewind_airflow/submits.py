@@ -12,9 +12,10 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from rewind.control import bundle, requests, rewinds, submit
+from rewind.control import bundle, requests, rewinds, step_lease, submit
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
+from rewind.control.step_lease import Claim
 from rewind.core import lifecycle
 from rewind.core.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
@@ -22,6 +23,7 @@ from rewind_airflow import form, outcome, run
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.outcome import Outcome, Seen
 from rewind_airflow.reactions import reactions
+from rewind_airflow.submit_lease import SubmitLease
 
 CONNECTION = "spark_default"
 SWITCHING = frozenset({REWIND, RELEASE})
@@ -60,6 +62,7 @@ class RewindSubmit(SparkSubmitOperator):
         super().__init__(conn_id=CONNECTION, **kwargs)
         self.job = job
         self.pipeline = pipeline
+        self._lease: SubmitLease | None = None
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Return what to submit, after checking it: what can be refused is refused before the submit."""
@@ -72,8 +75,11 @@ class RewindSubmit(SparkSubmitOperator):
             errand = self.errand(context, settings)
             hook = self._hook = self._prepare(settings, errand)
             marks = self._marks(settings, errand)
+            lease = self._lease = self._take(settings, context, errand, hook)
         before = _cpu_of_children()
-        error = self._run(context)
+        error = self._run(context, hook, lease)
+        with reactions():
+            lease.settle()
         self._record_cpu(settings, errand, _cpu_of_children() - before)
         with reactions():
             marked = None if errand.rewind_id is None else self._marks(settings, errand) > marks
@@ -82,12 +88,20 @@ class RewindSubmit(SparkSubmitOperator):
         self._conclude(outcome.judge(Seen(hook.exit_code, hook.end_state(error), marked, words)))
 
     def on_kill(self) -> None:
-        """End the submit, if there is one."""
-        if self._hook is not None:
-            self._hook.on_kill()
+        """End the submit, if there is one; until its end is seen its lease stays, and so does all that it blocks."""
+        if self._lease is not None:
+            self._lease.kill()
+
+    def _name(self, errand: Errand) -> str:
+        return f"{errand.rewind_id or self.pipeline or 'rewind'}.{self.job}"
+
+    def _take(self, settings: Settings, context: Context, errand: Errand, hook: TrackedHook) -> SubmitLease:
+        ti = context["ti"]
+        claim = Claim(self._name(errand), f"{ti.dag_id}/{ti.run_id}/{self.task_id}", errand.rewind_id)
+        return SubmitLease(settings, claim, hook)
 
     def _prepare(self, settings: Settings, errand: Errand) -> TrackedHook:
-        name = f"{errand.rewind_id or self.pipeline or 'rewind'}.{self.job}"
+        name = self._name(errand)
         made = submit.make(settings, errand.bundle, self.job, errand.arguments, name=name)
         self.application = str(made.application)
         hook = TrackedHook(
@@ -96,18 +110,22 @@ class RewindSubmit(SparkSubmitOperator):
             py_files=str(made.py_files),
             driver_class_path=made.class_path,
             conf=dict(made.conf),
-            env_vars=dict(made.environment),
+            env_vars={**made.environment, step_lease.VARIABLE: step_lease.mark(settings, name)},
             name=made.name,
         )
+        # The lease follows a standalone cluster's driver across attempts, clears too: no second memory of it.
+        self.durable = not hook.tracked
         self.log.info("%s: master %s, deploy mode %s, bundle %s", name, *hook.target, errand.bundle.hash)
         return hook
 
-    def _run(self, context: Context) -> Exception | None:
+    def _run(self, context: Context, hook: TrackedHook, lease: SubmitLease) -> Exception | None:
         try:
-            super().execute(context)
+            if lease.followed:
+                hook.attach(lease.followed)
+            else:
+                super().execute(context)
         except (AirflowException, RuntimeError, OSError) as error:
-            assert isinstance(self._hook, TrackedHook)
-            self._hook.follow()
+            hook.follow()
             return error
         return None
 
@@ -179,8 +197,9 @@ class AbortSubmit(RewindSubmit):
     """Takes back what a rewind made, before its pointer moved."""
 
     def errand(self, context: Context, settings: Settings) -> Errand:
-        """Name the rewind; the main itself refuses when the pointer has moved."""
+        """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
         params = context["params"]
+        step_lease.refuse_living(settings, params["rewind_id"], TrackedHook(CONNECTION).state_of)
         arguments = ["--rewind-id", params["rewind_id"], "--reason", params["reason"] or "aborted by hand"]
         return Errand(arguments, bundle.build(settings, self.pipeline))
 

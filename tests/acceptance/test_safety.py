@@ -17,7 +17,8 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import damage, faults, frozen_writer, postgres, readers, soak, standalone, sweep
+from tests import airflow_cases, damage, faults, frozen_writer, postgres, readers, soak, standalone, step_cases, sweep
+from tests.airflow_life import UPPER, live_once, visit
 from tests.crashes import HALF_DONE, Life, check
 from tests.ground import ground
 from tests.hostile import Land, race
@@ -25,6 +26,9 @@ from tests.integration.test_mirror import mirror_digests, topic_digests
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
 from tests.races import pointer_race, start_race
+from tests.stage import Stage
+from tests.stub_stage import StubStage, stub_stage
+from tests.stub_submit import HERE
 from tests.workshop import PROJECT, Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
@@ -271,14 +275,86 @@ def live_on(
         supervise.stop_all(settings, timeout=20)
 
 
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[StubStage]:
+    """A real scheduler and API server, with a deployed pipeline."""
+    with stub_stage(tmp_path_factory.mktemp("cases") / "home", jars, "acted", 2, impatient=True) as made:
+        made.shop.produce(*(visit(n) for n in range(100)))
+        made.deploy()
+        yield made
+
+
+@pytest.fixture
+def real(stage: StubStage) -> StubStage:
+    """The stage, its submits going to the real spark-submit."""
+    stage.connect(HERE)
+    stage.stub.forget()
+    return stage
+
+
+def test_shows_9_c06_a_retry_replaces_the_driver(figure: Figure, stage: StubStage) -> None:
+    step_cases.c06_a_retry_replaces_the_driver(stage)
+    figure("rows_once", len(stage.stub.rows()))
+
+
+def test_shows_9_c06_a_retry_follows_the_driver_in_the_cluster(figure: Figure, stage: StubStage) -> None:
+    step_cases.c06_a_retry_follows_the_driver_in_the_cluster(stage)
+    figure("drivers", len(stage.stub.calls("start")))
+
+
+@pytest.mark.parametrize("name", ["failed", "timeout", "deleted"])
+def test_shows_9_c25_a_driver_ends_with_its_task(figure: Figure, stage: StubStage, name: str) -> None:
+    step_cases.c25_confirmed(stage, name)
+    figure("kills", len(stage.stub.calls("kill")))
+
+
+@pytest.mark.parametrize("name", ["kill-refused", "relaunching"])
+def test_shows_9_c25_an_orphan_lets_nothing_start(figure: Figure, stage: StubStage, name: str) -> None:
+    step_cases.c25_orphan(stage, name)
+    figure("kills", len(stage.stub.calls("kill")))
+
+
+@pytest.mark.parametrize("how", ["failed", "cleared", "deleted"])
+def test_shows_9_a_lost_supervisor_leaves_its_driver(figure: Figure, real: StubStage, how: str) -> None:
+    airflow_cases.supervisor_lost(real, real.live(), how)
+    figure("drivers_lost", 0)
+
+
+def test_shows_9_c28_the_backfill_cleared(real: StubStage) -> None:
+    airflow_cases.c28_backfill_cleared(real)
+
+
+def test_shows_9_c28_the_start_and_the_cut_over_cleared(real: StubStage) -> None:
+    airflow_cases.c28_start_and_cut_over_cleared(real)
+
+
+def test_shows_9_c28_a_collection_cleared_twice(real: StubStage) -> None:
+    airflow_cases.c28_collection_cleared(real)
+
+
+def test_shows_2_two_rounds_of_starts_over_rest(figure: Figure, real: StubStage) -> None:
+    winners = [airflow_cases.starts_at_once(real) for _ in range(2)]
+    figure("winners_over_rest", winners)
+    assert winners == [1, 1]
+
+
+def test_shows_10_airflow_on_postgresql(figure: Figure, jars: Path, tmp_path: Path) -> None:
+    with postgres.server() as url:
+        databases = {"REWIND_REGISTRY_URL": url, "REWIND_AIRFLOW_DATABASE": postgres.another(url, "airflow")}
+        stage = Stage(tmp_path / "home", jars, "ridden", 2, environment=databases, compare=UPPER)
+        try:
+            live_once(stage, 150)
+        finally:
+            stage.down()
+    assert not (tmp_path / "home" / "airflow" / "airflow.db").exists()
+    figure("airflow_on_postgresql", "passed")
+
+
 @pytest.mark.xfail(strict=True, reason="not built yet: see CONTRIBUTING")
 @pytest.mark.parametrize(
     "line",
     [
-        "2: 2 rounds of starts over REST",
-        "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
-        "9: C06, C25 and C28 on a real scheduler",
-        "10: Airflow on PostgreSQL, and a generation frozen before a migration",
+        "8: scheduler and API server are killed, in backfill and in cut_over",
     ],
 )
 def test_shows_that_are_missing(line: str) -> None:

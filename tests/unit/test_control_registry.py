@@ -446,7 +446,7 @@ def test_a_second_active_rewind_is_refused(registry):
     rewinds.open_rewind(registry, "rw-1", a_plan())
     with pytest.raises(RefusedError) as raised:
         rewinds.open_rewind(registry, "rw-2", a_plan())
-    assert (raised.value.field, raised.value.problem) == ("pipeline", "another rewind of visits_converter is active")
+    assert (raised.value.field, raised.value.problem) == ("pipeline", "rewind rw-1 of visits_converter is active")
 
 
 def test_an_active_rewind_keeps_its_plan(registry):

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from rewind.control.status import PipelineView, Status
-from rewind.control.status_rewinds import RewindView, StepView
+from rewind.control.status_rewinds import RewindView
+from rewind.control.status_steps import StepView
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError

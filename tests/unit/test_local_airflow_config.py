@@ -4,6 +4,9 @@ import configparser
 import stat
 from pathlib import Path
 
+import pytest
+
+from rewind.core.errors import RefusedError
 from rewind.local import airflow_config
 
 
@@ -36,3 +39,23 @@ def test_tasks_and_page_use_the_chosen_port(tmp_path: Path) -> None:
 
 def test_a_percent_sign_in_a_path_survives(tmp_path: Path) -> None:
     assert parsed(tmp_path)["core"]["plugins_folder"] == str(tmp_path / "50%")
+
+
+def test_another_database_serves_both_kinds_of_calls(tmp_path: Path) -> None:
+    url = "postgresql+psycopg://user:50%25@host/airflow"
+    config = configparser.ConfigParser()
+    config.read_string(airflow_config.render(tmp_path, "127.0.0.1", 8080, tmp_path, tmp_path, url))
+
+    assert config["database"]["sql_alchemy_conn"] == url
+    assert config["database"]["sql_alchemy_conn_async"] == url
+    assert parsed(tmp_path)["database"]["sql_alchemy_conn"] == f"sqlite:///{tmp_path}/airflow.db?timeout=5"
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/airflow", "mysql://host/airflow"])
+def test_a_database_without_a_driver_is_refused(url: str) -> None:
+    with pytest.raises(RefusedError, match=r"^REWIND_AIRFLOW_DATABASE: .*Give postgresql\+psycopg://"):
+        airflow_config.check_database(url)
+
+
+def test_sqlite_is_what_no_choice_means() -> None:
+    assert airflow_config.check_database("") == ""

@@ -14,7 +14,8 @@ from rich.text import Text
 from rewind.control.status import PipelineView, Status
 from rewind.control.status_drivers import Driver
 from rewind.control.status_jobs import Job, Mirror
-from rewind.control.status_rewinds import Backfill, RewindView, StepView
+from rewind.control.status_rewinds import Backfill, RewindView
+from rewind.control.status_steps import StepView
 from rewind.core import lifecycle
 
 UNKNOWN = "?"
@@ -121,10 +122,10 @@ def rewind_parts(rewind: RewindView) -> list[RenderableType]:
 
 def steps_table(steps: Iterable[StepView]) -> Table:
     """Return the steps of a rewind as a table."""
-    table = Table("    step", "state", "attempt", "seconds", "CPU seconds", box=None)
+    table = Table("    step", "state", "attempt", "seconds", "CPU seconds", "driver", box=None)
     for step in steps:
         numbers = (str(step.attempt or ""), _number(step.seconds), _number(step.cpu_seconds))
-        table.add_row(f"    {step.name}", coloured(step.state), *numbers)
+        table.add_row(f"    {step.name}", coloured(step.state), *numbers, step.driver)
     return table
 
 

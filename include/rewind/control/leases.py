@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,22 @@ class Holder:
     Attributes:
         host: Host name.
         boot: Id of the host's boot; after another boot none of its processes lives.
-        processes: The Python driver and its JVM.
+        processes: The Python driver and its JVM; of a step's submit, the task that watches it.
         group: Process group of the driver's session.
+        mark: What a step's submit carries in its environment, and so do all processes that it starts.
+        driver: Id that a cluster gave to a step's driver; empty when the driver runs here.
+        run: The task of a DAG run that submitted a step; empty for a stream.
+        orphan: Whether the end of a step's driver was asked for and has not been seen.
     """
 
     host: str
     boot: str
     processes: tuple[Process, ...]
     group: int
+    mark: str = ""
+    driver: str = ""
+    run: str = ""
+    orphan: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,8 +83,8 @@ def this_driver() -> Holder:
 
 
 def alive(holder: Holder) -> bool:
-    """Return whether a process of the holder lives, or may live: another host's can not be seen from here."""
-    if holder.host != socket.gethostname():
+    """Return whether a process of the holder lives, or may live: on another host it can not be seen from here."""
+    if holder.driver or holder.host != socket.gethostname():
         return True
     return holder.boot == _boot() and any(process_of(p.pid) == p for p in holder.processes)
 
@@ -120,6 +128,12 @@ def renew(connection: Connection, owner: str, token: int) -> None:
         raise LeaseLostError(f"{owner}: token {token} has lost to {found.token if found else 'none'}")
 
 
+def note(connection: Connection, owner: str, token: int, holder: Holder) -> bool:
+    """Record what became known of the holder of a token; return whether the token still holds the lease."""
+    mine = (_table.c.owner == owner) & (_table.c.token == token)
+    return connection.execute(update(_table).where(mine).values(holder=asdict(holder))).rowcount == 1
+
+
 def give_back(connection: Connection, owner: str, token: int) -> None:
     """End a lease; harmless when a newer token holds it."""
     mine = (_table.c.owner == owner) & (_table.c.token == token)
@@ -134,4 +148,6 @@ def _holder(body: dict[str, Any] | None) -> Holder | None:
     if body is None:
         return None
     processes = tuple(Process(**p) for p in body["processes"])
-    return Holder(body["host"], body["boot"], processes, body["group"])
+    # A later release may have written more than this one, frozen in a bundle, knows.
+    known = {field.name: body[field.name] for field in fields(Holder) if field.name in body}
+    return Holder(**{**known, "processes": processes})

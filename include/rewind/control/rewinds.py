@@ -90,22 +90,25 @@ def open_rewind(connection: Connection, rewind_id: str, made: Plan) -> None:
             raise RefusedError("apply_plan", f"rewind {rewind_id} has plan {found.plan_id}", "Trigger a new run")
         return
     store_plan(connection, made)
+    pipeline = made.request.pipeline
     try:
-        connection.execute(
-            insert(schema.rewinds).values(
-                id=rewind_id,
-                pipeline=made.request.pipeline,
-                plan_id=made.id,
-                job_id=made.job_id,
-                state=lifecycle.ACTIVE,
-                reason=made.request.reason,
-                created_at=now(),
+        # Within a savepoint: the transaction can still ask who was first.
+        with connection.begin_nested():
+            connection.execute(
+                insert(schema.rewinds).values(
+                    id=rewind_id,
+                    pipeline=pipeline,
+                    plan_id=made.id,
+                    job_id=made.job_id,
+                    state=lifecycle.ACTIVE,
+                    reason=made.request.reason,
+                    created_at=now(),
+                )
             )
-        )
     except UniqueViolation:
-        cure = "Wait for it, finish it, or abort it"
-        problem = f"another rewind of {made.request.pipeline} is active"
-        raise RefusedError("pipeline", problem, cure) from None
+        other = active_of(connection, pipeline)
+        problem = f"rewind {other.id if other else 'unknown'} of {pipeline} is active"
+        raise RefusedError("pipeline", problem, "Wait for it, finish it, or abort it") from None
 
 
 def find(connection: Connection, rewind_id: str) -> Rewind | None:

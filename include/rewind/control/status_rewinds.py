@@ -9,40 +9,19 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import rewinds, schema, verdicts
-from rewind.control.rewinds import Rewind, Step
+from rewind.control import rewinds, schema, step_lease, verdicts
+from rewind.control.rewinds import Rewind
 from rewind.control.status_jobs import Job
+from rewind.control.status_steps import DONE, FAILED, RUNNING, StepView, steps_of
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.offsets import Vector
-from rewind.core.plan import REPAIR, Plan
+from rewind.core.plan import Plan
 
-PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 WHY = ("error", "problem", "refused", "answer")
 """Fields in which the evidence of a failed step says why."""
 FORWARD_ONLY = ("cut_over", "observe", "merge")
 """Steps after which there may be nothing to take back."""
-
-
-@dataclass(frozen=True)
-class StepView:
-    """A step, by its newest attempt.
-
-    Attributes:
-        name: Its name.
-        state: pending, running, done or failed.
-        attempt: Number of the attempt, 0 before the first.
-        seconds: How long it took, or has taken so far; None before the first attempt.
-        cpu_seconds: CPU seconds, JVM and Python together; None for a step that only waits.
-        evidence: What it saw.
-    """
-
-    name: str
-    state: str = PENDING
-    attempt: int = 0
-    seconds: float | None = None
-    cpu_seconds: float | None = None
-    evidence: Any = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +137,7 @@ def _span(row: Any) -> int:
 def _view(connection: Connection, rewind: Rewind, jobs: dict[str, Job], now: datetime) -> RewindView:
     plan = rewinds.read_plan(connection, rewind.plan_id)
     job = jobs.get(rewind.job_id)
-    steps = _steps(rewinds.steps_of(connection, rewind.id), plan, now)
+    steps = steps_of(connection, rewind.id, plan, now)
     backfill = backfill_of(connection, rewind.id, now)
     verdict, approval = verdicts.newest(connection, rewind.id), verdicts.approval(connection, rewind.id)
     view = RewindView(
@@ -181,24 +160,15 @@ def _view(connection: Connection, rewind: Rewind, jobs: dict[str, Job], now: dat
     return replace(view, waits=waits)
 
 
-def _steps(attempts: Sequence[Step], plan: Plan, now: datetime) -> tuple[StepView, ...]:
-    order = lifecycle.REPAIR_STEPS if plan.kind == REPAIR else lifecycle.STEPS
-    newest = {a.step: a for a in sorted(attempts, key=lambda a: a.attempt)}
-    others = [name for name in newest if name not in order]
-    return tuple(_step(name, newest.get(name), now) for name in (*order, *others))
-
-
-def _step(name: str, last: Step | None, now: datetime) -> StepView:
-    if last is None:
-        return StepView(name)
-    seconds = round(((last.ended_at or now) - last.started_at).total_seconds(), 2)
-    return StepView(name, last.state, last.attempt, seconds, last.cpu_seconds, last.evidence)
-
-
 def why_it_waits(view: RewindView, job: Job | None, now: datetime) -> str:
     """Return what an active rewind waits for, as one sentence; empty when it works."""
-    rules = (_for_a_mend, _for_a_resume, _for_a_person, _for_the_driver, _for_the_observation)
+    rules = (_for_an_orphan, _for_a_mend, _for_a_resume, _for_a_person, _for_the_driver, _for_the_observation)
     return next((text for rule in rules if (text := rule(view, job, now))), "")
+
+
+def _for_an_orphan(view: RewindView, _job: Job | None, _now: datetime) -> str:
+    left = next((step for step in view.steps if step.driver.startswith(step_lease.ORPHAN)), None)
+    return "" if left is None else f"{left.name} has an {left.driver}: end it, then clear the task in Airflow"
 
 
 def _for_a_mend(view: RewindView, _job: Job | None, _now: datetime) -> str:

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from rewind.control import bundle, generations, leases, streams, submit
+from rewind.control import bundle, generations, leases, processes, streams, submit
 from rewind.control.bundle import Bundle
 from rewind.control.database import now, transaction
 from rewind.control.leases import Process
@@ -182,11 +181,11 @@ def stop_all(settings: Settings, timeout: float = 40) -> None:
     # its lease has no batch to finish.
     drivers = [holder.processes[0] for holder in living.values()]
     starting = [process for owner, process in launched.items() if owner not in living]
-    _signal([*drivers, *starting], signal.SIGTERM)
+    processes.send([*drivers, *starting], signal.SIGTERM)
     everything = {*drivers, *launched.values(), *(p for holder in held.values() for p in holder.processes)}
-    if not _wait_gone(everything, timeout):
-        _signal(everything, signal.SIGKILL)
-        _wait_gone(everything, 10)
+    if not processes.gone(everything, timeout):
+        processes.send(everything, signal.SIGKILL)
+        processes.gone(everything, 10)
     with transaction(settings.registry_url) as connection:
         for stream in owners:
             streams.set_launched(connection, stream.owner, None)
@@ -252,18 +251,3 @@ def _last_words(settings: Settings, owner: str) -> str:
         return "it left no output"
     lines = outputs[-1].read_text(errors="replace").splitlines()
     return f"{outputs[-1]}: " + " | ".join(line for line in lines[-8:] if line.strip())[-2_000:]
-
-
-def _signal(processes: Iterable[Process], which: signal.Signals) -> None:
-    for process in processes:
-        if leases.process_of(process.pid) == process:
-            os.kill(process.pid, which)
-
-
-def _wait_gone(processes: Iterable[Process], timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
-    while any(leases.process_of(p.pid) == p for p in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True

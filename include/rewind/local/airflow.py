@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -47,12 +48,14 @@ class Airflow:
         port: Port of its API server.
         dags: Folder of the DAG files.
         plugins: Folder of the plugins.
+        database: URL of its database on PostgreSQL; empty for SQLite in its home.
     """
 
     settings: Settings
     port: int
     dags: Path
     plugins: Path
+    database: str = ""
 
     @property
     def home(self) -> Path:
@@ -109,7 +112,8 @@ def start(airflow: Airflow) -> list[Process]:
         RewindError: The migration failed, or a process died or was not well in time.
     """
     airflow_config.passwords(airflow.home)
-    text = airflow_config.render(airflow.home, ports.HOST, airflow.port, airflow.dags, airflow.plugins)
+    places = (airflow.dags, airflow.plugins, airflow.database)
+    text = airflow_config.render(airflow.home, ports.HOST, airflow.port, *places)
     airflow_config.write_private(airflow.home / "airflow.cfg", text)
     _migrate(airflow)
     running = processes.ensure(airflow.commands(), airflow.settings.home / "stack")
@@ -140,7 +144,9 @@ def await_dags(airflow: Airflow) -> None:
 
 
 def _migrate(airflow: Airflow) -> None:
-    stamp, version = airflow.home / "migrated", metadata.version("apache-airflow")
+    # Of the database only a hash: its URL may hold a password.
+    database = hashlib.sha256(airflow.database.encode()).hexdigest()[:8]
+    stamp, version = airflow.home / "migrated", f"{metadata.version('apache-airflow')} {database}"
     if stamp.exists() and stamp.read_text() == version:
         return
     command = [sys.executable, "-m", "airflow", "db", "migrate"]

@@ -11,22 +11,47 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from rewind.core.errors import RefusedError
+
+DATABASE_FIELD = "REWIND_AIRFLOW_DATABASE"
 USERS: Mapping[str, str] = {"admin": "admin", "viewer": "viewer"}
 # A worker process each: their number bounds the memory, and what an orderly end has to wait for.
 PARALLELISM = 8
 LOCK_SECONDS = 5
 
 
-def render(home: Path, host: str, port: int, dags: Path, plugins: Path) -> str:
-    """Return the text of `airflow.cfg` for an installation in `home`."""
+def render(home: Path, host: str, port: int, dags: Path, plugins: Path, database: str = "") -> str:
+    """Return the text of `airflow.cfg` for an installation in `home`.
+
+    Args:
+        home: Its `AIRFLOW_HOME`.
+        host: Address of its API server.
+        port: Port of its API server.
+        dags: Folder of the DAG files.
+        plugins: Folder of the plugins.
+        database: URL of its database on PostgreSQL; empty for SQLite in `home`.
+    """
     keys = kept(home / "keys.json", new_keys())
     url = f"http://{host}:{port}"
     config = configparser.ConfigParser(interpolation=None)
     config.read_dict(_places(home, dags, plugins) | _server(host, port, keys) | _LOOPS)
+    config.read_dict({"database": _database(home, database)})
     config.read_dict({"core": _core(url, keys["fernet"])})
     text = io.StringIO()
     config.write(text)
     return text.getvalue()
+
+
+def check_database(url: str) -> str:
+    """Return the URL of a database that Airflow can be kept in; empty stands for SQLite.
+
+    Raises:
+        RefusedError: It is of another kind, or for a driver that is not installed.
+    """
+    if url and not url.startswith("postgresql+psycopg://"):
+        cure = "Give postgresql+psycopg://user:password@host/database, or nothing for SQLite"
+        raise RefusedError(DATABASE_FIELD, f"{url.partition(':')[0]!r} is not what Airflow can be kept in here", cure)
+    return url
 
 
 def passwords(home: Path) -> dict[str, str]:
@@ -64,11 +89,18 @@ def _places(home: Path, dags: Path, plugins: Path) -> dict[str, dict[str, str]]:
             "plugins_folder": _escaped(plugins),
             "simple_auth_manager_passwords_file": _escaped(home / "passwords.json"),
         },
-        # SQLite has one writer, and the API server waits for it in the event loop that the writer may need to go on:
-        # this bounds how long the two can hold each other up, after which one of them is asked again.
-        "database": {"sql_alchemy_conn": f"sqlite:///{_escaped(home)}/airflow.db?timeout={LOCK_SECONDS}"},
         "logging": {"base_log_folder": _escaped(home / "logs"), "colored_console_log": "False"},
     }
+
+
+def _database(home: Path, url: str) -> dict[str, str]:
+    if url:
+        # Airflow would ask for asyncpg; this driver serves both.
+        escaped = url.replace("%", "%%")
+        return {"sql_alchemy_conn": escaped, "sql_alchemy_conn_async": escaped}
+    # SQLite has one writer, and the API server waits for it in the event loop that the writer may need to go on:
+    # this bounds how long the two can hold each other up, after which one of them is asked again.
+    return {"sql_alchemy_conn": f"sqlite:///{_escaped(home)}/airflow.db?timeout={LOCK_SECONDS}"}
 
 
 def _server(host: str, port: int, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:

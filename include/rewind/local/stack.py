@@ -16,7 +16,7 @@ from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
 from rewind.local.airflow import Airflow
 from rewind.local.airflow_api import AirflowApi, AirflowApiError
-from rewind.local.airflow_config import write_private
+from rewind.local.airflow_config import DATABASE_FIELD, check_database, write_private
 from rewind.local.processes import Process
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -90,10 +90,10 @@ def up(
         home: Folder of everything local.
         dags: Folder of the DAG files.
         plugins: Folder of Airflow's plugins.
-        environment: Where the ports and the `REWIND_*` settings other than home and broker are chosen.
+        environment: Where ports, Airflow's database and all `REWIND_*` settings but home and broker are chosen.
 
     Raises:
-        RefusedError: A chosen port is taken, or Java or the jars are missing.
+        RefusedError: A chosen port is taken, the database is of no known kind, or Java or the jars are missing.
         RewindError: A process died or was not well in time; with the end of its log.
     """
     stack = _with_broker(home.resolve(), dags, plugins, environment)
@@ -129,7 +129,8 @@ def find(home: Path) -> Stack | None:
     if not known or kafka is None:
         return None
     settings = from_environment(known["environment"])
-    return Stack(Airflow(settings, known["port"], Path(known["dags"]), Path(known["plugins"])), kafka)
+    folders = (Path(known["dags"]), Path(known["plugins"]))
+    return Stack(Airflow(settings, known["port"], *folders, known.get("database", "")), kafka)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -173,11 +174,12 @@ def _with_broker(home: Path, dags: Path | None, plugins: Path | None, chosen: Ma
     kept = _record(home) if any(member.pid for member in status(home)) else {}
     # Both ports are settled before anything starts: a refusal leaves nothing behind.
     port = _airflow_port(home, chosen)
+    url = check_database(chosen.get(DATABASE_FIELD) or kept.get("database", ""))
     jars = Path(chosen.get("REWIND_JARS") or _jars(home))
     kafka = broker.start(home, ports.parse(broker.PORT_FIELD, chosen.get(broker.PORT_FIELD)), jars=jars)
     settings = _settings(home, kafka, {**kept.get("environment", {}), **chosen})
     dags, plugins = dags or _folder("dags", kept), plugins or _folder("plugins", kept)
-    return Stack(Airflow(settings, port, dags, plugins), kafka)
+    return Stack(Airflow(settings, port, dags, plugins, url), kafka)
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> Path:
@@ -231,6 +233,7 @@ def _remember(stack: Stack) -> None:
         "port": stack.airflow.port,
         "dags": str(stack.airflow.dags),
         "plugins": str(stack.airflow.plugins),
+        "database": stack.airflow.database,
     }
     write_private(stack.settings.home / "stack" / "stack.json", json.dumps(known, indent=2))
 

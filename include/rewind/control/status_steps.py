@@ -1,0 +1,60 @@
+"""The part of the view that shows the steps of a rewind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from rewind.control import rewinds, step_lease
+from rewind.control.rewinds import Step
+from rewind.core import lifecycle
+from rewind.core.plan import REPAIR, Plan
+
+PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step, by its newest attempt.
+
+    Attributes:
+        name: Its name.
+        state: pending, running, done or failed.
+        attempt: Number of the attempt, 0 before the first.
+        seconds: How long it took, or has taken so far; None before the first attempt.
+        cpu_seconds: CPU seconds, JVM and Python together; None for a step that only waits.
+        evidence: What it saw.
+        driver: Whether its newest driver was re-attached, replaced or is an orphan; empty when it is none.
+    """
+
+    name: str
+    state: str = PENDING
+    attempt: int = 0
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    evidence: Any = None
+    driver: str = ""
+
+
+def steps_of(connection: Connection, rewind_id: str, plan: Plan, now: datetime) -> tuple[StepView, ...]:
+    """Return the steps of a rewind in their order, each by its newest attempt."""
+    steps = _steps(rewinds.steps_of(connection, rewind_id), plan, now)
+    return tuple(replace(step, driver=step_lease.seen(connection, rewind_id, step.name)) for step in steps)
+
+
+def _steps(attempts: Sequence[Step], plan: Plan, now: datetime) -> tuple[StepView, ...]:
+    order = lifecycle.REPAIR_STEPS if plan.kind == REPAIR else lifecycle.STEPS
+    newest = {a.step: a for a in sorted(attempts, key=lambda a: a.attempt)}
+    others = [name for name in newest if name not in order]
+    return tuple(_step(name, newest.get(name), now) for name in (*order, *others))
+
+
+def _step(name: str, last: Step | None, now: datetime) -> StepView:
+    if last is None:
+        return StepView(name)
+    seconds = round(((last.ended_at or now) - last.started_at).total_seconds(), 2)
+    return StepView(name, last.state, last.attempt, seconds, last.cpu_seconds, last.evidence)

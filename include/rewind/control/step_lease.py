@@ -1,0 +1,224 @@
+"""The lease of a step's submit: whoever submits next first ends what the last one left, or follows it further.
+
+Airflow may take a task for dead whose driver lives, and its way to end one may fail. So each submit holds a lease of
+its own while its driver lives, and only proof of that driver's end frees it (ADR 0014).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, select
+
+from rewind.control import leases, processes, rewinds, schema
+from rewind.control.database import transaction
+from rewind.control.leases import Holder, Process
+from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError
+from rewind.core.settings import Settings
+
+VARIABLE = "REWIND_SUBMIT"
+"""Carries the mark of a submit into every process that it starts."""
+ENDED = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
+"""States in which a standalone cluster has no process of a driver; UNKNOWN is none of them."""
+STARTED, REPLACED, REATTACHED = "started", "replaced", "re-attached"
+ORPHAN = "orphan driver"
+
+StateOf = Callable[[str], str | None]
+"""Asks a cluster for the state of a driver; None when it does not answer."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Who wants to submit what.
+
+    Attributes:
+        owner: Name of the submit, `<rewind id>.<step>`, or `<pipeline>.<job>` for what is no step of a rewind.
+        run: The task of the DAG run that submits.
+        rewind_id: The rewind whose step it is, if any.
+    """
+
+    owner: str
+    run: str
+    rewind_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The lease of a submit, taken.
+
+    Attributes:
+        owner: Name of the submit.
+        token: Its token.
+        holder: What the registry knows of the holder.
+        how: started, replaced (what the last one left was ended first) or re-attached.
+    """
+
+    owner: str
+    token: int
+    holder: Holder
+    how: str
+
+
+def mark(settings: Settings, owner: str) -> str:
+    """Return what the processes of a submit carry; of two installations on one host, each has its own."""
+    return f"{settings.home}:{owner}"
+
+
+def take(settings: Settings, claim: Claim, state_of: StateOf) -> Hold:
+    """Take the lease of a submit, after the last one's driver is proved to be gone, or to follow it to its end.
+
+    Raises:
+        RefusedError: The last one's driver is an orphan: it runs in the cluster, and was told to end or is another
+            run's.
+        LeaseHeldError: Another run's task watches it, it does not end, or nothing can be found out of it.
+    """
+    with transaction(settings.registry_url) as connection:
+        before = leases.read(connection, claim.owner)
+    left = before.holder if before is not None else None
+    how = STARTED if left is None else _settled(claim, left, state_of)
+    driver = left.driver if left is not None and how == REATTACHED else ""
+    holder = replace(_this_task(), mark=mark(settings, claim.owner), driver=driver, run=claim.run)
+    with transaction(settings.registry_url) as connection:
+        if before is not None:
+            leases.give_back(connection, claim.owner, before.token)
+        token = leases.take(connection, claim.owner, holder)
+        if claim.rewind_id is not None and how != STARTED:
+            rewinds.fix(connection, claim.rewind_id, _fact(claim.owner, token), how)
+    return Hold(claim.owner, token, holder, how)
+
+
+def name_driver(settings: Settings, hold: Hold, driver: str) -> Hold:
+    """Record the id that a cluster gave to the driver.
+
+    Raises:
+        LeaseLostError: A newer submit holds the lease.
+    """
+    return _noted(settings, hold, replace(hold.holder, driver=driver))
+
+
+def orphan(settings: Settings, hold: Hold) -> Hold:
+    """Record that the driver is told to end: until its end is seen, it is an orphan.
+
+    Raises:
+        LeaseLostError: A newer submit holds the lease, and the driver is no more this one's to end.
+    """
+    return _noted(settings, hold, replace(hold.holder, orphan=True))
+
+
+def kill(hold: Hold) -> None:
+    """End by force all that is left of a submit here, also what its own parent did not take along."""
+    processes.kill(processes.marked(VARIABLE, hold.holder.mark))
+
+
+def release(settings: Settings, hold: Hold) -> None:
+    """Give the lease back, the driver in a cluster having ended, unless a process of the submit lives here."""
+    if not processes.marked(VARIABLE, hold.holder.mark):
+        with transaction(settings.registry_url) as connection:
+            leases.give_back(connection, hold.owner, hold.token)
+
+
+def refuse_living(settings: Settings, rewind_id: str, state_of: StateOf) -> None:
+    """Check that no step of a rewind has a living driver.
+
+    Raises:
+        RefusedError: One has an orphan in a cluster.
+        LeaseHeldError: One has a driver that lives, or may live.
+    """
+    with transaction(settings.registry_url) as connection:
+        owner = schema.leases.c.owner
+        owners = connection.execute(select(owner).where(owner.startswith(f"{rewind_id}."))).scalars().all()
+        held = [leases.read(connection, owner) for owner in owners]
+    for lease in held:
+        if lease is not None and lease.holder is not None:
+            _refuse_living(lease.owner, lease.holder, state_of)
+
+
+def seen(connection: Connection, rewind_id: str, step: str) -> str:
+    """Return whether a step's newest driver was re-attached, replaced or is an orphan; empty when it is none."""
+    owner = f"{rewind_id}.{step}"
+    lease = leases.read(connection, owner)
+    if lease is None:
+        return ""
+    if lease.holder is not None and _watched_by_nobody(lease.holder):
+        return f"{ORPHAN} {lease.holder.driver}".strip()
+    return str(rewinds.fact(connection, rewind_id, _fact(owner, lease.token)) or "")
+
+
+def _settled(claim: Claim, left: Holder, state_of: StateOf) -> str:
+    """End what the last submit left, or find that it is to be followed further; return how the next one begins."""
+    if left.driver:
+        return _settled_in_cluster(claim, left, state_of)
+    living = _living(claim.owner, left)
+    if not living:
+        return STARTED
+    if left.run != claim.run and _task_lives(left):
+        raise LeaseHeldError(f"{claim.owner} is driven by {left.run}")
+    if not processes.end(living):
+        raise LeaseHeldError(f"{claim.owner}: {ORPHAN}, processes {[p.pid for p in living]} do not end")
+    return REPLACED
+
+
+def _settled_in_cluster(claim: Claim, left: Holder, state_of: StateOf) -> str:
+    state = state_of(left.driver)
+    if state in ENDED:
+        return STARTED
+    if left.orphan or left.run != claim.run:
+        raise RefusedError(*_orphaned(claim.owner, left, state))
+    if state is None:
+        raise LeaseHeldError(f"{claim.owner}: the cluster does not say what became of driver {left.driver}")
+    return REATTACHED
+
+
+def _refuse_living(owner: str, left: Holder, state_of: StateOf) -> None:
+    if left.driver and (state := state_of(left.driver)) not in ENDED:
+        raise RefusedError(*_orphaned(owner, left, state))
+    if not left.driver and _living(owner, left):
+        raise LeaseHeldError(f"{owner} is driven by {left.run}: mark that task as failed, or wait for its end")
+
+
+def _orphaned(owner: str, left: Holder, state: str | None) -> tuple[str, str, str]:
+    problem = f"{ORPHAN} {left.driver} of {left.run} is {state or 'out of sight'}"
+    return owner, problem, "End it in the cluster, then clear this task"
+
+
+def _living(owner: str, left: Holder) -> list[Process]:
+    """Return the processes of a submit that live, its task among them.
+
+    Raises:
+        LeaseHeldError: They were on another host, and may live.
+    """
+    if left.host != socket.gethostname():
+        raise LeaseHeldError(f"{owner} was submitted on host {left.host}: whether it lives is not to be seen from here")
+    tasks = [p for p in left.processes if leases.process_of(p.pid) == p and p.pid != os.getpid()]
+    return list(dict.fromkeys([*tasks, *processes.marked(VARIABLE, left.mark)]))
+
+
+def _task_lives(left: Holder) -> bool:
+    return any(leases.process_of(p.pid) == p for p in left.processes)
+
+
+def _watched_by_nobody(holder: Holder) -> bool:
+    if holder.orphan and holder.driver:
+        return True
+    if holder.host != socket.gethostname() or _task_lives(holder):
+        return False
+    return bool(holder.driver or processes.marked(VARIABLE, holder.mark))
+
+
+def _this_task() -> Holder:
+    this = leases.this_driver()
+    return replace(this, processes=this.processes[:1])
+
+
+def _noted(settings: Settings, hold: Hold, holder: Holder) -> Hold:
+    with transaction(settings.registry_url) as connection:
+        if not leases.note(connection, hold.owner, hold.token, holder):
+            raise LeaseLostError(f"{hold.owner}: token {hold.token} has lost the lease")
+    return replace(hold, holder=holder)
+
+
+def _fact(owner: str, token: int) -> str:
+    return f"driver.{owner.rpartition('.')[2]}.{token}"

@@ -1,0 +1,179 @@
+"""What a person may do in Airflow to a lifecycle that runs: case C28, supervisors that are lost, starts at once."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from rewind.control import generations, requests, rewinds, schema
+from rewind.control.pointer import resolve
+from rewind.core import lifecycle
+from tests.stage import Stage
+from tests.workshop import wait_for
+
+STARTS = 8
+
+
+def c28_backfill_cleared(stage: Stage) -> None:
+    """(a) Only the backfill is cleared while its verdict waits for an answer: the cut-over acts on no stale verdict."""
+    before = _pointer(stage)
+    run_id, rewind_id = stage.begin(same_code=True, grace="PT1H")
+    _asked(stage, run_id)
+    _again(stage, run_id, rewind_id, "backfill", 2)
+    stage.answer(run_id)
+    assert stage.ended(stage.rewind_dag, run_id) == "failed"
+    refused = "validated attempt 1 of backfill, backfilled attempt 2"
+    assert refused in stage.failures(stage.rewind_dag, run_id)
+    wait_for("the abort", lambda: _state(stage, rewind_id) == lifecycle.ABORTED)
+    assert _pointer(stage) == before
+
+
+def c28_start_and_cut_over_cleared(stage: Stage) -> None:
+    """(b) A cut-over that is cleared after its switch makes no second one; (c) nor does a start make a second job."""
+    job_id, epoch = _pointer(stage)
+    run_id, rewind_id = stage.begin(same_code=True, observe="PT1H", grace="PT2H")
+    _asked(stage, run_id)
+    found = stage.rewind(rewind_id)[0]
+    assert found is not None
+    made, holder = _made(stage), stage.shop.holder(found.job_id)
+    _again(stage, run_id, rewind_id, "start_candidate", 2)
+    assert _made(stage) == made
+    assert stage.shop.holder(found.job_id) == holder
+
+    stage.answer(run_id)
+    wait_for("the cut-over", lambda: _attempts(stage, rewind_id, "cut_over") == ["done"])
+    assert _pointer(stage) == (found.job_id, epoch + 1)
+    _again(stage, run_id, rewind_id, "cut_over", 2)
+    assert _pointer(stage) == (found.job_id, epoch + 1)
+    assert f"already done: {found.job_id} is live at epoch {epoch + 1}" in _log(stage, run_id, "cut_over")
+    with stage.shop.registry() as connection:
+        rewinds.fix(connection, rewind_id, "finish_now", True)
+    stage.succeeded(stage.rewind_dag, run_id)
+    assert generation_states(stage)[job_id] == lifecycle.STANDBY
+
+
+def c28_collection_cleared(stage: Stage, times: int = 2) -> None:
+    """(d) A collection that is cleared finds nothing more and succeeds."""
+    run_id = stage.run("collect_garbage", {"dry_run": False})
+    deletions, made = _deletions(stage), _made(stage)
+    for number in range(2, 2 + times):
+        stage.api.clear("collect_garbage", run_id, ["collect_garbage"])
+        wait_for("the next try", lambda n=number: _tries(stage, "collect_garbage", run_id, "collect_garbage") == n)
+        stage.succeeded("collect_garbage", run_id)
+        assert (_deletions(stage), _made(stage)) == (deletions, made)
+
+
+def supervisor_lost(stage: Stage, owner: str, how: str) -> None:
+    """A stream's supervisor is failed, cleared or deleted: the driver lives on, and the next one attaches to it."""
+    dag_id = f"stream_{stage.shop.pipeline}"
+    holder = stage.shop.holder(owner)
+    assert holder is not None
+    starts = stage.starts(owner)
+    (run_id,) = [r["dag_run_id"] for r in stage.api.dag_runs(dag_id) if _supervises(r, owner)]
+    if how == "failed":
+        stage.mark_run(dag_id, run_id, "failed")
+    if how == "cleared":
+        stage.api.clear(dag_id, run_id, ["supervise"])
+    if how == "deleted":
+        stage.delete_run(dag_id, run_id)
+    if how != "cleared":
+        run_id = stage.start(dag_id, {"owner": owner})
+    attached = f"{owner}: running, pid {holder.processes[0].pid}"
+    wait_for(f"{attached} after {how}", lambda: attached in _newest_log(stage, dag_id, run_id, "supervise"))
+    assert stage.shop.holder(owner) == holder
+    assert stage.starts(owner) == starts
+
+
+def starts_at_once(stage: Stage) -> int:
+    """Start several rewinds of one pipeline at once over REST; return how many became active: the rest are refused."""
+    made = _made(stage)
+    barrier = threading.Barrier(STARTS)
+    with ThreadPoolExecutor(STARTS) as pool:
+        runs = list(pool.map(lambda _: _start(stage, barrier), range(STARTS)))
+    wait_for("the winner", lambda: _active(stage) is not None)
+    winner = _active(stage)
+    losers = [run_id for run_id in runs if requests.rewind_id(stage.rewind_dag, run_id) != winner]
+    for run_id in losers:
+        assert stage.ended(stage.rewind_dag, run_id) == "failed"
+        assert f"rewind {winner} of {stage.shop.pipeline} is active" in stage.failures(stage.rewind_dag, run_id)
+    (won,) = set(runs) - set(losers)
+    _asked(stage, won)
+    topics, jobs, folders = ({*after} - {*before} for after, before in zip(_made(stage), made, strict=True))
+    assert (len(topics), len(jobs), len(folders)) == (2, 1, 1)
+    stage.answer(won, "Reject", "one of many")
+    wait_for("the abort", lambda: _active(stage) is None)
+    return STARTS - len(losers)
+
+
+def generation_states(stage: Stage) -> dict[str, str]:
+    with stage.shop.registry() as connection:
+        return {g.job_id: g.state for g in generations.all_of(connection, stage.shop.pipeline)}
+
+
+def _start(stage: Stage, barrier: threading.Barrier) -> str:
+    api = stage.stack.api()
+    # A login before the start, so that all arrive together.
+    api.dag_runs(stage.rewind_dag)
+    barrier.wait()
+    conf = {"dry_run": False, "same_code": True, "observe": "PT5S", "grace": "PT1H"}
+    return str(api.trigger(stage.rewind_dag, conf)["dag_run_id"])
+
+
+def _active(stage: Stage) -> str | None:
+    with stage.shop.registry() as connection:
+        found = rewinds.active_of(connection, stage.shop.pipeline)
+    return found.id if found else None
+
+
+def _asked(stage: Stage, run_id: str) -> None:
+    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), 420)
+
+
+def _again(stage: Stage, run_id: str, rewind_id: str, step: str, attempt: int) -> None:
+    """Clear one task alone and wait until its next attempt is done."""
+    stage.api.clear(stage.rewind_dag, run_id, [step], downstream=False)
+    wait_for(f"attempt {attempt} at {step}", lambda: _attempts(stage, rewind_id, step)[attempt - 1 :] == ["done"])
+
+
+def _attempts(stage: Stage, rewind_id: str, step: str) -> list[str]:
+    return [s.state for s in stage.rewind(rewind_id)[1] if s.step == step]
+
+
+def _state(stage: Stage, rewind_id: str) -> str:
+    found = stage.rewind(rewind_id)[0]
+    assert found is not None
+    return found.state
+
+
+def _pointer(stage: Stage) -> tuple[str, int]:
+    found = resolve(stage.shop.pipeline, stage.shop.settings.registry_url)
+    return found.job_id, found.epoch
+
+
+def _made(stage: Stage) -> tuple[list[str], list[str], list[str]]:
+    """Return the topics, the jobs that are not collected, and the folders that there are."""
+    folders = sorted(path.name for path in stage.shop.settings.generations.iterdir())
+    jobs = sorted(j for j, state in generation_states(stage).items() if state != lifecycle.COLLECTED)
+    return stage.shop_topics(), jobs, folders
+
+
+def _deletions(stage: Stage) -> int:
+    with stage.shop.registry() as connection:
+        return len(connection.execute(schema.deletions.select()).all())
+
+
+def _tries(stage: Stage, dag_id: str, run_id: str, task_id: str) -> int:
+    return next(t["try_number"] for t in stage.api.task_instances(dag_id, run_id) if t["task_id"] == task_id)
+
+
+def _log(stage: Stage, run_id: str, task_id: str) -> str:
+    return _newest_log(stage, stage.rewind_dag, run_id, task_id)
+
+
+def _newest_log(stage: Stage, dag_id: str, run_id: str, task_id: str) -> str:
+    return stage.api.task_log(dag_id, run_id, task_id, max(1, _tries(stage, dag_id, run_id, task_id)))
+
+
+def _supervises(run: dict[str, object], owner: str) -> bool:
+    named = str(run["dag_run_id"]).startswith(f"{owner}.") or run["conf"] == {"owner": owner}
+    return named and run["state"] in ("queued", "running")
