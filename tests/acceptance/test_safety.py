@@ -17,7 +17,19 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import airflow_cases, damage, faults, frozen_writer, postgres, readers, soak, standalone, step_cases, sweep
+from tests import (
+    airflow_cases,
+    airflow_faults,
+    damage,
+    faults,
+    frozen_writer,
+    postgres,
+    readers,
+    soak,
+    standalone,
+    step_cases,
+    sweep,
+)
 from tests.airflow_life import UPPER, live_once, visit
 from tests.crashes import HALF_DONE, Life, check
 from tests.ground import ground
@@ -350,12 +362,13 @@ def test_shows_10_airflow_on_postgresql(figure: Figure, jars: Path, tmp_path: Pa
     figure("airflow_on_postgresql", "passed")
 
 
-@pytest.mark.xfail(strict=True, reason="not built yet: see CONTRIBUTING")
-@pytest.mark.parametrize(
-    "line",
-    [
-        "8: scheduler and API server are killed, in backfill and in cut_over",
-    ],
-)
-def test_shows_that_are_missing(line: str) -> None:
-    raise NotImplementedError(line)
+def test_shows_8_scheduler_and_api_server_killed(figure: Figure, jars: Path, tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "home", jars, "served", 2)
+    try:
+        for partition in range(2):
+            stage.shop.produce(*(visit(n) for n in range(2_000)), partition=partition)
+        stage.deploy()
+        for step, (attempts, gap) in airflow_faults.killed_in(stage, 20).items():
+            figure(f"servers_killed_in_{step}", f"survived in {attempts} attempts; live's longest gap {gap:.1f} s")
+    finally:
+        stage.down()
