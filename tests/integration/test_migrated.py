@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import schema, streams, supervise
+from rewind.control import database, schema, streams, supervise
+from rewind.core.errors import RefusedError
 from tests.migrated import Release
 from tests.workshop import Workshop, wait_for
 
@@ -41,6 +42,10 @@ def test_frozen_before_a_migration(workshop: Callable[..., Workshop], tmp_path: 
     assert told in str(refusal(shop, live))
     assert shop.holder(live) is None
     assert len(shop.read("older-out-g1")) == 2
+
+    with pytest.raises(RefusedError, match=r"^registry: was migrated by a newer release .*8002.*restore a backup"):
+        database.upgrade(shop.settings.registry_url)
+    later.forget()
 
 
 def answered(shop: Workshop, number: int) -> None:

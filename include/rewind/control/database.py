@@ -71,9 +71,14 @@ def transaction(url: str) -> Iterator[Connection]:
 
 
 def upgrade(url: str) -> None:
-    """Bring the registry to this code's schema; harmless when it is there already."""
+    """Bring the registry to this code's schema; harmless when it is there already.
+
+    Raises:
+        RefusedError: A newer release has migrated it further than this one knows.
+    """
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     made = engine(url)
     if made.dialect.name == "sqlite" and made.url.database:
@@ -82,7 +87,13 @@ def upgrade(url: str) -> None:
     config.set_main_option("script_location", str(resources.files("rewind.control") / "migrations"))
     with made.connect() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as unknown:
+            if "locate revision" not in str(unknown):
+                raise
+            cure = "Use that release, or restore a backup made before it"
+            raise RefusedError("registry", f"was migrated by a newer release ({unknown})", cure) from unknown
         connection.commit()
 
 
