@@ -215,13 +215,10 @@ def test_shows_10_airflow_on_postgresql(figure: Figure, jars: Path, tmp_path: Pa
     "line",
     [
         "1: the trace finds 0 unnamed mutations and a planted one; 20 pairs of crashes; each step from a saved world",
-        "2: 2 rounds of starts over REST",
         "4: soak of 100,000 events, 20 driver kills, 5 broker bounces",
         "5: a frozen writer at 10 points",
         "7: 20 consumers over a switch and a rollback",
         "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
-        "9: C06, C25 and C28 on a real scheduler",
-        "10: Airflow on PostgreSQL, and a generation frozen before a migration",
     ],
 )
 def test_shows_that_are_missing(line: str) -> None:

@@ -12,7 +12,10 @@ from rewind.control import announce, generations, rewinds
 from rewind.control.broker import Broker
 from rewind.control.pointer import resolve
 from rewind.local.airflow_api import AirflowApiError
+from tests.airflow_cases import c28_collection_cleared, supervisor_lost
 from tests.stage import Stage
+from tests.step_cases import c25_orphan
+from tests.stub_stage import StubStage, stub_stage
 from tests.workshop import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -21,12 +24,10 @@ RULE = "candidate.visited_page = upper(live.visited_page)"
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[Stage]:
-    home = tmp_path_factory.mktemp("lifecycle") / "home"
+def stage(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[StubStage]:
     compare = {"expected": [{"column": "visited_page", "rule": RULE}]}
-    made = Stage(home, jars, "staged", 2, compare=compare)
-    yield made
-    made.down()
+    with stub_stage(tmp_path_factory.mktemp("lifecycle") / "home", jars, "staged", 2, compare=compare) as made:
+        yield made
 
 
 def visit(n: int) -> tuple[bytes, bytes]:
@@ -153,6 +154,14 @@ def test_then_the_release_is_rolled_back(stage: Stage) -> None:
     assert stage.shop.holder("staged-g3") is not None
 
 
+def test_a_supervisor_that_is_deleted_leaves_its_driver(stage: Stage) -> None:
+    supervisor_lost(stage, stage.live(), "deleted")
+
+
+def test_c28_a_collection_that_is_cleared_finds_nothing_more(stage: Stage) -> None:
+    c28_collection_cleared(stage, times=1)
+
+
 def test_c10_a_cut_over_that_was_only_marked_lets_nothing_of_live_be_collected(stage: Stage) -> None:
     live, topics = stage.live(), set(stage.shop_topics())
     run_id, rewind_id = stage.begin(same_code=True, grace="PT5S")
@@ -171,3 +180,7 @@ def test_c10_a_cut_over_that_was_only_marked_lets_nothing_of_live_be_collected(s
     wait_for("the abort", lambda: stage.rewind(rewind_id)[0].state == "aborted")
     assert stage.live() == live
     assert topics == set(stage.shop_topics())
+
+
+def test_c25_an_orphan_of_a_step_lets_nothing_start(stage: StubStage) -> None:
+    c25_orphan(stage, "kill-refused")
