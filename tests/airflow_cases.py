@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 from rewind.control import generations, requests, rewinds, schema
 from rewind.control.pointer import resolve
 from rewind.core import lifecycle
+from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from tests.stage import Stage
 from tests.workshop import wait_for
 
@@ -63,23 +66,28 @@ def c28_collection_cleared(stage: Stage, times: int = 2) -> None:
         assert (_deletions(stage), _made(stage)) == (deletions, made)
 
 
+LOSSES: Mapping[str, Callable[[Stage, str, str], None]] = {
+    "failed": lambda stage, dag_id, run_id: stage.mark_run(dag_id, run_id, "failed"),
+    "cleared": lambda stage, dag_id, run_id: stage.api.clear(dag_id, run_id, ["supervise"]),
+    "deleted": lambda stage, dag_id, run_id: stage.delete_run(dag_id, run_id),
+}
+
+
 def supervisor_lost(stage: Stage, owner: str, how: str) -> None:
     """A stream's supervisor is failed, cleared or deleted: the driver lives on, and the next one attaches to it."""
-    dag_id = f"stream_{stage.shop.pipeline}"
-    holder = stage.shop.holder(owner)
+    holder, starts = stage.shop.holder(owner), stage.starts(owner)
     assert holder is not None
-    starts = stage.starts(owner)
-    (run_id,) = [r["dag_run_id"] for r in stage.api.dag_runs(dag_id) if _supervises(r, owner)]
-    if how == "failed":
-        stage.mark_run(dag_id, run_id, "failed")
-    if how == "cleared":
-        stage.api.clear(dag_id, run_id, ["supervise"])
-    if how == "deleted":
-        stage.delete_run(dag_id, run_id)
+    dag_id = f"stream_{stage.shop.pipeline}"
+    lost = _supervisors(stage, dag_id, owner)
+    assert lost
+    for run_id in lost:
+        LOSSES[how](stage, dag_id, run_id)
     if how != "cleared":
-        run_id = stage.start(dag_id, {"owner": owner})
+        stage.start("watch_streams", {})
+    wait_for("the next supervisor", lambda: bool(_supervisors(stage, dag_id, owner).items() - lost.items()))
     attached = f"{owner}: running, pid {holder.processes[0].pid}"
-    wait_for(f"{attached} after {how}", lambda: attached in _newest_log(stage, dag_id, run_id, "supervise"))
+    for run_id, number in _supervisors(stage, dag_id, owner).items() - lost.items():
+        wait_for(attached, lambda r=run_id, n=number: attached in _log_of(stage, dag_id, r, "supervise", n))
     assert stage.shop.holder(owner) == holder
     assert stage.starts(owner) == starts
 
@@ -111,12 +119,25 @@ def generation_states(stage: Stage) -> dict[str, str]:
 
 
 def _start(stage: Stage, barrier: threading.Barrier) -> str:
-    api = stage.stack.api()
+    """Ask for a run together with others, again when Airflow's database was busy, and return its id."""
+    api, run_id = stage.stack.api(), f"at-once-{uuid4()}"
     # A login before the start, so that all arrive together.
     api.dag_runs(stage.rewind_dag)
     barrier.wait()
+    wait_for(f"run {run_id}", lambda: _accepted(api, stage.rewind_dag, run_id))
+    return run_id
+
+
+def _accepted(api: AirflowApi, dag_id: str, run_id: str) -> bool:
     conf = {"dry_run": False, "same_code": True, "observe": "PT5S", "grace": "PT1H"}
-    return str(api.trigger(stage.rewind_dag, conf)["dag_run_id"])
+    try:
+        api.trigger(dag_id, conf, run_id=run_id)
+    except AirflowApiError as refused:
+        if refused.status < 500:
+            # The first answer was lost, not the run.
+            return refused.status == 409
+        return False
+    return True
 
 
 def _active(stage: Stage) -> str | None:
@@ -167,13 +188,22 @@ def _tries(stage: Stage, dag_id: str, run_id: str, task_id: str) -> int:
 
 
 def _log(stage: Stage, run_id: str, task_id: str) -> str:
-    return _newest_log(stage, stage.rewind_dag, run_id, task_id)
+    return _log_of(stage, stage.rewind_dag, run_id, task_id, _tries(stage, stage.rewind_dag, run_id, task_id))
 
 
-def _newest_log(stage: Stage, dag_id: str, run_id: str, task_id: str) -> str:
-    return stage.api.task_log(dag_id, run_id, task_id, max(1, _tries(stage, dag_id, run_id, task_id)))
+def _log_of(stage: Stage, dag_id: str, run_id: str, task_id: str, number: int) -> str:
+    """Return the log of a try; empty before it has one."""
+    try:
+        return stage.api.task_log(dag_id, run_id, task_id, number)
+    except AirflowApiError as refused:
+        if refused.status == 404:
+            return ""
+        raise
 
 
-def _supervises(run: dict[str, object], owner: str) -> bool:
-    named = str(run["dag_run_id"]).startswith(f"{owner}.") or run["conf"] == {"owner": owner}
-    return named and run["state"] in ("queued", "running")
+def _supervisors(stage: Stage, dag_id: str, owner: str) -> dict[str, int]:
+    """Return the runs that supervise a stream, with the number of their task's try, from its first on."""
+    active = [r["dag_run_id"] for r in stage.api.dag_runs(dag_id) if r["state"] in ("queued", "running")]
+    mine = [run_id for run_id in active if run_id.startswith(f"{owner}.")]
+    tries = {run_id: _tries(stage, dag_id, run_id, "supervise") for run_id in mine}
+    return {run_id: number for run_id, number in tries.items() if number}

@@ -14,6 +14,7 @@ from rewind.control import leases, rewinds
 from rewind.control.database import transaction
 from tests import stub_submit
 from tests.stub_submit import CLUSTER, HERE
+from tests.workshop import wait_for
 
 # A lone master would be asked over HTTP.
 STANDALONE = {"conn_type": "spark", "host": "spark://a:7077,b:7077", "extra": {"deploy-mode": "cluster"}}
@@ -140,3 +141,27 @@ def test_an_abort_waits_for_a_step_that_runs_here(installation, opened, context,
     task.on_kill()
     assert held(installation, rewind_id) is None
     assert stub.calls("kill") == []
+
+
+def test_a_driver_that_its_dead_submit_left_ends_with_the_task(
+    installation, opened, context, rewind_id, stub, monkeypatch
+):
+    opened()
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type":"spark","host":"local[2]"}')
+    stub.play("backfill", HERE, rows=60)
+
+    def orphaned(hook, lines):
+        wait_for("the driver", lambda: bool(stub.calls("start")))
+        hook._submit_sp.kill()
+        hook._submit_sp.wait()
+        raise TimeIsOver
+
+    monkeypatch.setattr(TrackedHook, "_process_spark_submit_log", orphaned)
+    task = StepSubmit(task_id="backfill")
+    with pytest.raises(TimeIsOver):
+        task.execute(context)
+    (start,) = stub.calls("start")
+    assert leases.process_of(start["driver"]) is not None
+    task.on_kill()
+    assert leases.process_of(start["driver"]) is None
+    assert held(installation, rewind_id) is None
