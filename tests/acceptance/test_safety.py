@@ -362,7 +362,6 @@ def test_shows_10_airflow_on_postgresql(figure: Figure, jars: Path, tmp_path: Pa
     figure("airflow_on_postgresql", "passed")
 
 
-<<<<<<< HEAD
 def test_shows_8_scheduler_and_api_server_killed(figure: Figure, jars: Path, tmp_path: Path) -> None:
     stage = Stage(tmp_path / "home", jars, "served", 2)
     try:
@@ -373,18 +372,3 @@ def test_shows_8_scheduler_and_api_server_killed(figure: Figure, jars: Path, tmp
             figure(f"servers_killed_in_{step}", f"survived in {attempts} attempts; live's longest gap {gap:.1f} s")
     finally:
         stage.down()
-=======
-@pytest.mark.xfail(strict=True, reason="not built yet: see CONTRIBUTING")
-@pytest.mark.parametrize(
-    "line",
-    [
-        "1: the trace finds 0 unnamed mutations and a planted one; 20 pairs of crashes; each step from a saved world",
-        "4: soak of 100,000 events, 20 driver kills, 5 broker bounces",
-        "5: a frozen writer at 10 points",
-        "7: 20 consumers over a switch and a rollback",
-        "8: broker, scheduler, registry, disk, clock and files fail, in backfill and in cut_over",
-    ],
-)
-def test_shows_that_are_missing(line: str) -> None:
-    raise NotImplementedError(line)
->>>>>>> w-cases
