@@ -24,6 +24,8 @@ from tests.workshop import Ended, wait_for
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 DISK = "300m"
+HISTORY = 200
+"""Records that are mirrored before the first rewind."""
 DOWN_SECONDS, AWAY_SECONDS = 15, 60
 STEPS = ("backfill", "cut_over")
 TYPED = {error.exit_code for error in RewindError.__subclasses__()} | {RetryError.exit_code}
@@ -46,10 +48,11 @@ class Troubles:
     """One pipeline under a light load that is rewound once a fault; the steps in question run into it."""
 
     def __init__(self, life: Soak) -> None:
-        """Keep the life; live and mirror run, records come."""
+        """Keep the life, once some of the records that come are mirrored."""
         self.life = life
         self.shop = life.shop
         self.rewinds = 0
+        wait_for("some history", lambda: sum(self.shop.position(self.shop.mirror).values()) >= HISTORY)
 
     def through(self, fault: Callable[[Soak], AbstractContextManager[Mapping[str, str]]]) -> dict[str, Seen]:
         """Rewind once, with the fault in each of `STEPS`, and collect what was left behind."""
