@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from rewind.control import generations, requests, rewinds, schema
+from rewind.control import generations, requests, rewinds, schema, streams, supervise
 from rewind.control.pointer import resolve
 from rewind.core import lifecycle
 from rewind.local.airflow_api import AirflowApi, AirflowApiError
@@ -111,6 +111,34 @@ def starts_at_once(stage: Stage) -> int:
     stage.answer(won, "Reject", "one of many")
     wait_for("the abort", lambda: _active(stage) is None)
     return STARTS - len(losers)
+
+
+def c04_topic_recreated(stage: Stage) -> None:
+    """A topic is made anew, shorter or longer than before: neither a stream nor a plan takes it for the old one."""
+    shop, live, stored = stage.shop, stage.live(), stage.shop.end()
+    stage.at_end(live)
+    stage.at_end(shop.mirror)
+    for owner in (live, shop.mirror):
+        shop.wish(owner, streams.DRAIN)
+        supervise.end(shop.settings, owner)
+    shop.delete_topic(shop.topic)
+    shop.create_topic(shop.topic, len(stored))
+    for more in (300, 400):
+        shop.produce(*((b"k", b"{}") for _ in range(more)))
+        told = f"partition 0: stored {stored[0]}, earliest 0, latest {shop.end()[0]}"
+        shop.wish(live)
+        stage.start("watch_streams", {})
+        wait_for(told, lambda t=told: t in _last_failure(stage, live))
+        run_id, rewind_id = stage.begin(same_code=True)
+        assert stage.ended(stage.rewind_dag, run_id) == "failed"
+        assert told in stage.failures(stage.rewind_dag, run_id)
+        assert stage.rewind(rewind_id)[0] is None
+        shop.wish(live, streams.DRAIN)
+
+
+def _last_failure(stage: Stage, owner: str) -> str:
+    with stage.shop.registry() as connection:
+        return streams.needed(connection, owner).last_failure or ""
 
 
 def generation_states(stage: Stage) -> dict[str, str]:

@@ -52,6 +52,23 @@ def c06_a_retry_follows_the_driver_in_the_cluster(stage: StubStage) -> None:
     stage.close(rewind_id)
 
 
+def c18_follows_the_driver(stage: StubStage, code: int, state: str) -> str:
+    """The end of a driver decides, whatever its submit said; return the state of the task."""
+    run_id = f"c18-{code}-{state}"
+    stage.connect(CLUSTER)
+    good = state == "FINISHED"
+    stage.stub.play(STEP, CLUSTER, state="RUNNING" if good else state, code=code)
+    rewind_id = stage.submitted("played", run_id)
+    if good:
+        _polled(stage, 2)
+        stage.finish(rewind_id)
+    stage.ended("played", run_id)
+    told = "exit code 1, but the job came to its end" if good else f"the driver ended {state}"
+    assert told in stage.log_of("played", run_id)
+    stage.close(rewind_id)
+    return str(stage.task("played", run_id)["state"])
+
+
 def _late_end(stage: StubStage, run_id: str) -> Callable[[], bool]:
     return lambda: "no more this attempt's to end" in stage.api.task_log("retried", run_id, STEP, 1)
 

@@ -45,11 +45,12 @@ def kill(driver):
     (folder / "state").write_text(play["state"])
     sys.exit(play["exit"])
 
-def cluster(name):
+def cluster(name, play):
     driver = f"driver-20250904070000-{{len(calls('start')):04d}}"
     log("start", name=name, driver=driver)
-    (folder / "state").write_text("RUNNING")
+    (folder / "state").write_text(play["state"])
     print(driver)
+    sys.exit(play["exit"])
 
 def here(name, play):
     # As a JVM does: the driver is a child, in a session of its own and deaf to a request to end.
@@ -83,7 +84,7 @@ else:
     told = json.loads(play.read_text()) if play.exists() else None
     if told is None:
         os.execv("{real}", ["{real}", *given])
-    cluster(name) if told["where"] == "cluster" else here(name, told)
+    (cluster if told["where"] == "cluster" else here)(name, told)
 '''
 
 
@@ -97,11 +98,21 @@ class Stub:
     def bin(self) -> Path:
         return self.folder / "bin"
 
-    def play(self, step: str, where: str, rows: int = 0) -> None:
-        """Play the submits of a step from now on, all anew."""
+    def play(self, step: str, where: str, rows: int = 0, state: str = "RUNNING", code: int = 0) -> None:
+        """Play the submits of a step from now on, all anew.
+
+        Args:
+            step: The step.
+            where: Where its driver runs.
+            rows: Rows that a driver here writes, one a second.
+            state: State of a driver in the cluster once it is submitted.
+            code: Exit code of such a submit.
+        """
         for name in ("log", "rows"):
             (self.folder / name).unlink(missing_ok=True)
-        (self.folder / "plays" / step).write_text(json.dumps({"where": where, "rows": rows}))
+        (self.folder / "plays" / step).write_text(
+            json.dumps({"where": where, "rows": rows, "state": state, "exit": code})
+        )
         self.kills("KILLED")
 
     def forget(self) -> None:

@@ -314,6 +314,14 @@ def test_shows_9_c06_a_retry_follows_the_driver_in_the_cluster(figure: Figure, s
     figure("drivers", len(stage.stub.calls("start")))
 
 
+@pytest.mark.parametrize(
+    ("code", "driver", "task"),
+    [(0, "FAILED", "failed"), (0, "KILLED", "failed"), (0, "UNKNOWN", "failed"), (1, "FINISHED", "success")],
+)
+def test_shows_9_c18_the_end_of_the_driver_decides(stage: StubStage, code: int, driver: str, task: str) -> None:
+    assert step_cases.c18_follows_the_driver(stage, code, driver) == task
+
+
 @pytest.mark.parametrize("name", ["failed", "timeout", "deleted"])
 def test_shows_9_c25_a_driver_ends_with_its_task(figure: Figure, stage: StubStage, name: str) -> None:
     step_cases.c25_confirmed(stage, name)
@@ -348,6 +356,11 @@ def test_shows_2_two_rounds_of_starts_over_rest(figure: Figure, real: StubStage)
     winners = [airflow_cases.starts_at_once(real) for _ in range(2)]
     figure("winners_over_rest", winners)
     assert winners == [1, 1]
+
+
+def test_shows_9_c04_a_topic_recreated(real: StubStage) -> None:
+    real.shop.produce(*(visit(n) for n in range(100, 500)))
+    airflow_cases.c04_topic_recreated(real)
 
 
 def test_shows_10_airflow_on_postgresql(figure: Figure, jars: Path, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rewind.local import airflow
+from tests.fakes import installation
 
 
 def test_awaited_are_the_files_that_airflow_parses(tmp_path: Path) -> None:
@@ -29,3 +32,17 @@ def test_a_heartbeat_of_the_predecessor_does_not_count() -> None:
     assert not airflow._beats(health, "beat", since + 1)
     assert not airflow._beats(health | {"status": "unhealthy"}, "beat", since)
     assert not airflow._beats({"status": "healthy"}, "beat", since)
+
+
+@pytest.mark.parametrize(
+    ("database", "patient"), [("", ["dag-processor", "scheduler"]), ("postgresql+psycopg://h/a", [])]
+)
+def test_who_no_event_loop_depends_on_waits_longer_for_sqlite(
+    tmp_path: Path, database: str, patient: list[str]
+) -> None:
+    made = airflow.Airflow(installation(tmp_path), 8080, tmp_path, tmp_path, database)
+    url = f"sqlite:///{tmp_path}/airflow/airflow.db?timeout=60"
+    given = {c.name: c.environment.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for c in made.commands()}
+
+    assert sorted(name for name, chosen in given.items() if chosen == url) == patient
+    assert {name for name, chosen in given.items() if chosen is None} == airflow.ARGUMENTS.keys() - {*patient}

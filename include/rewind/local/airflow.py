@@ -35,6 +35,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
+PATIENT = ("scheduler", "dag-processor")
 # What a shell may export and the stack decides itself.
 DECIDED = ("AIRFLOW_", "REWIND_", "SPARK_", "PYSPARK_", "PYTHONPATH")
 
@@ -100,9 +101,19 @@ class Airflow:
         airflow = [sys.executable, "-m", "airflow"]
         reads = [self.home / "airflow.cfg"]
         return [
-            Command(name, [*airflow, *arguments], environment, logs / f"{name}.log", self.home, reads)
+            Command(
+                name, [*airflow, *arguments], environment | self._patience(name), logs / f"{name}.log", self.home, reads
+            )
             for name, arguments in ARGUMENTS.items()
         ]
+
+    def _patience(self, name: str) -> dict[str, str]:
+        """Let those wait for SQLite that no event loop depends on: at a lock that lasts too long they end for good."""
+        if self.database or name not in PATIENT:
+            return {}
+        return {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": airflow_config.sqlite(self.home, airflow_config.PATIENT_LOCK_SECONDS)
+        }
 
 
 def start(airflow: Airflow) -> list[Process]:

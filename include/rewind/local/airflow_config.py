@@ -18,6 +18,7 @@ USERS: Mapping[str, str] = {"admin": "admin", "viewer": "viewer"}
 # A worker process each: their number bounds the memory, and what an orderly end has to wait for.
 PARALLELISM = 8
 LOCK_SECONDS = 5
+PATIENT_LOCK_SECONDS = 60
 
 
 def render(home: Path, host: str, port: int, dags: Path, plugins: Path, database: str = "") -> str:
@@ -52,6 +53,11 @@ def check_database(url: str) -> str:
         cure = "Give postgresql+psycopg://user:password@host/database, or nothing for SQLite"
         raise RefusedError(DATABASE_FIELD, f"{url.partition(':')[0]!r} is not what Airflow can be kept in here", cure)
     return url
+
+
+def sqlite(home: Path, lock_seconds: int) -> str:
+    """Return the URL of the database in `home`, whose users wait for its one writer for so long."""
+    return f"sqlite:///{home}/airflow.db?timeout={lock_seconds}"
 
 
 def passwords(home: Path) -> dict[str, str]:
@@ -100,7 +106,7 @@ def _database(home: Path, url: str) -> dict[str, str]:
         return {"sql_alchemy_conn": escaped, "sql_alchemy_conn_async": escaped}
     # SQLite has one writer, and the API server waits for it in the event loop that the writer may need to go on:
     # this bounds how long the two can hold each other up, after which one of them is asked again.
-    return {"sql_alchemy_conn": f"sqlite:///{_escaped(home)}/airflow.db?timeout={LOCK_SECONDS}"}
+    return {"sql_alchemy_conn": sqlite(home, LOCK_SECONDS).replace("%", "%%")}
 
 
 def _server(host: str, port: int, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
