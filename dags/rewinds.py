@@ -22,6 +22,7 @@ With **To** the run is a repair: only that range is reprocessed and, once approv
 | `plan` is red | its last line names the field and the cure; nothing was changed |
 | another step is red, or the answer was no | the rewind is aborted by `abort_<pipeline>`; trigger a new run |
 | the run was ended by hand or lost | trigger `abort_<pipeline>` with the id from the log (`rw-…`) |
+| a step or the abort names an *orphan driver* | end it in the cluster, then clear the task: nothing starts beside it |
 | `cut_over` is red after the pointer moved | clear it: from there it only goes forward |
 | the new job is not well | trigger `rollback_<pipeline>`: the old job stands by until its grace ends |
 | the backfill disturbs others | pause or throttle it by command |

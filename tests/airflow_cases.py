@@ -11,7 +11,7 @@ from rewind.control import generations, requests, rewinds, schema, streams, supe
 from rewind.control.pointer import resolve
 from rewind.core import lifecycle
 from rewind.local.airflow_api import AirflowApi, AirflowApiError
-from tests.stage import Stage
+from tests.stage import RUN_SECONDS, Stage
 from tests.workshop import wait_for
 
 STARTS = 8
@@ -98,7 +98,7 @@ def starts_at_once(stage: Stage) -> int:
     barrier = threading.Barrier(STARTS)
     with ThreadPoolExecutor(STARTS) as pool:
         runs = list(pool.map(lambda _: _start(stage, barrier), range(STARTS)))
-    wait_for("the winner", lambda: _active(stage) is not None)
+    wait_for("the winner", lambda: _active(stage) is not None, RUN_SECONDS)
     winner = _active(stage)
     losers = [run_id for run_id in runs if requests.rewind_id(stage.rewind_dag, run_id) != winner]
     for run_id in losers:
@@ -175,7 +175,7 @@ def _active(stage: Stage) -> str | None:
 
 
 def _asked(stage: Stage, run_id: str) -> None:
-    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), 420)
+    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), RUN_SECONDS)
 
 
 def _again(stage: Stage, run_id: str, rewind_id: str, step: str, attempt: int) -> None:

@@ -48,7 +48,10 @@ class SubmitLease:
             log.warning("%s: what still runs is no more this attempt's to end", lost)
             return
         except RetryError as away:
+            # Whose the processes with the mark are now is not known: only this attempt's own are ended.
             log.warning("%s: the lease stays as it is", away)
+            self._hook.on_kill()
+            return
         self._hook.on_kill()
         step_lease.kill(self._hold)
         self.settle()

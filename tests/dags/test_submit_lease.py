@@ -10,8 +10,9 @@ from rewind_airflow import hook as hooks
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.submits import AbortSubmit, StepSubmit
 
-from rewind.control import leases, rewinds
+from rewind.control import leases, rewinds, step_lease
 from rewind.control.database import transaction
+from rewind.core.errors import RetryError
 from tests import stub_submit
 from tests.stub_submit import CLUSTER, HERE
 from tests.workshop import wait_for
@@ -165,3 +166,16 @@ def test_a_driver_that_its_dead_submit_left_ends_with_the_task(
     task.on_kill()
     assert leases.process_of(start["driver"]) is None
     assert held(installation, rewind_id) is None
+
+
+def test_without_the_registry_only_the_attempts_own_driver_is_ended(
+    installation, cut_off, rewind_id, stub, monkeypatch
+):
+    def away(*_):
+        raise RetryError("the registry is away")
+
+    monkeypatch.setattr(step_lease, "orphan", away)
+    monkeypatch.setattr(step_lease, "kill", lambda _: pytest.fail("ended what may be a newer attempt's"))
+    cut_off.on_kill()
+    assert [kill["driver"] for kill in stub.calls("kill")] == [DRIVER]
+    assert held(installation, rewind_id) is not None
