@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 
 from rewind.adapters import kafka
 from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
+from rewind.core.horizon import first_unread
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
@@ -14,15 +18,46 @@ from rewind.core.world import Generation, Topic
 from rewind.transforms import outputs
 
 
-def read(spark: SparkSession, settings: Settings, generation: Generation) -> DataFrame:
-    """Return the located rows (`outputs.located`) of a generation's output and dead-letter topics, as of now."""
+@dataclass(frozen=True)
+class Output:
+    """What was read of a generation.
+
+    Attributes:
+        topics: Its output and its dead-letter topic, as they were described; nothing after their ends was read.
+        rows: Their located rows (`outputs.located`).
+    """
+
+    topics: tuple[Topic, Topic]
+    rows: DataFrame
+
+    def unread(self, beyond: Mapping[int, int]) -> dict[str, Vector]:
+        """Return from where on the topics have to be read for what lies beyond a horizon (`Frontier.unread`).
+
+        Args:
+            beyond: First offset of a row beyond the horizon, by place (`outputs.place`), among those that were read.
+        """
+        return {
+            topic.id: {p: min(end, beyond.get(outputs.place(p, dead), end)) for p, end in topic.latest.items()}
+            for dead, topic in enumerate(self.topics)
+        }
+
+
+def read(
+    spark: SparkSession, settings: Settings, generation: Generation, unread: Mapping[str, Vector] | None = None
+) -> Output:
+    """Return a generation's output and dead letters as of now, or only what a frontier names as unread.
+
+    Raises:
+        IntegrityError: A topic ends before what was read of it.
+    """
     isolation = thaw(generation.frozen["config"]).isolation
-    pairs = ((generation.output_topic, outputs.ROW), (generation.dead_letter_topic, outputs.DEAD))
-    frames = [
-        outputs.located(kafka.read_whole(spark, settings, _topic(settings, n), isolation), kind, generation.topic_id)
-        for n, kind in pairs
-    ]
-    return frames[0].unionByName(frames[1])
+    topics = _topic(settings, generation.output_topic), _topic(settings, generation.dead_letter_topic)
+    frames = []
+    for topic, kind in zip(topics, (outputs.ROW, outputs.DEAD), strict=True):
+        start = first_unread(topic, unread or {})
+        rows = kafka.read_range(spark, settings, topic.name, start, topic.latest, isolation)
+        frames.append(outputs.located(rows, kind, generation.topic_id))
+    return Output(topics, frames[0].unionByName(frames[1]))
 
 
 def first_whole(spark: SparkSession, settings: Settings, generation: Generation) -> Vector:
