@@ -20,6 +20,8 @@ BAD = {
     "observe": ["15 minutes", "", "P", "PT", None],
     "grace": ["-PT1H", "1h"],
     "repair_into": ["elsewhere"],
+    "on_difference": ["", "abort"],
+    "compare_every": ["5m", 300],
     "dry_run": ["false"],
     "apply_plan": ["zz", "ABCDEF012345"],
 }

@@ -31,6 +31,8 @@ def test_every_field_reaches_the_request():
         "observe": "PT1M",
         "grace": "P1DT1S",
         "repair_into": "beside",
+        "on_difference": "roll_back",
+        "compare_every": "PT5M",
         "dry_run": False,
         "apply_plan": "0123456789ab",
     }
@@ -47,6 +49,8 @@ def test_every_field_reaches_the_request():
         observe_seconds=60,
         grace_seconds=86_401,
         repair_into="beside",
+        on_difference="roll_back",
+        compare_every_seconds=300,
     )
 
 
@@ -76,6 +80,8 @@ BAD = [
     *[("apply_plan", value) for value in ("xyz", "0123456789AB", "0123456789a", "../plan", 1, None)],
     *[(name, value) for name in ("same_code", "auto_approve", "dry_run") for value in ("yes", 1, None)],
     *[("repair_into", value) for value in ("", "both", None)],
+    *[("on_difference", value) for value in ("", "abort", None)],
+    *[("compare_every", value) for value in ("5m", "PT29S", 300, None)],
     *[("reason", value) for value in (5, "x" * 2_001, None)],
     *[("accept_gaps", value) for value in ([], {}, "x" * 10_001, None)],
     ("from", "{" + "x" * 10_000 + "}"),

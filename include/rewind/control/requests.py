@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewind.control.pipelines import OVERRIDES, check
-from rewind.core import times
+from rewind.core import observing, times
 from rewind.core.errors import RefusedError
 from rewind.core.plan import Request
 
@@ -16,6 +16,9 @@ POSITION = (
     r"^\s*(earliest|live|shift-by:-?\d+|P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?"
     r"|\d{4}-\d{2}-\d{2}.*|\{[\s\S]*\})\s*$"
 )
+
+SHORTEST_PAUSE = 30
+"""Seconds between two comparisons while a switch is observed: each is a spark-submit."""
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "from": {"type": "string", "pattern": POSITION, "maxLength": 10_000, "default": "earliest"},
@@ -28,6 +31,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "observe": {"type": "string", "pattern": DURATION, "default": "PT15M"},
     "grace": {"type": "string", "pattern": DURATION, "default": "PT1H"},
     "repair_into": {"type": "string", "enum": ["live", "beside"], "default": "live"},
+    "on_difference": {"type": "string", "enum": [observing.TELL, observing.ROLL_BACK], "default": observing.TELL},
+    "compare_every": {"type": "string", "pattern": rf"^$|{DURATION}", "default": ""},
     "dry_run": {"type": "boolean", "default": True},
     "apply_plan": {"type": "string", "pattern": "^([0-9a-f]{12})?$", "default": ""},
 }
@@ -71,6 +76,14 @@ def checked(parameters: Mapping[str, Any], schemas: Mapping[str, Mapping[str, An
     return values
 
 
+def _pause(text: str) -> int:
+    seconds = int(times.parse_duration(text, "compare_every").total_seconds()) if text else 0
+    if text and seconds < SHORTEST_PAUSE:
+        cure = f"Give at least PT{SHORTEST_PAUSE}S, or leave it empty for pauses that grow"
+        raise RefusedError("compare_every", f"{text} is less than a comparison takes", cure)
+    return seconds
+
+
 def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
     """Return the request that the parameters of a rewind DAG make.
 
@@ -94,4 +107,6 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         observe_seconds=observe,
         grace_seconds=grace,
         repair_into=values["repair_into"],
+        on_difference=values["on_difference"],
+        compare_every_seconds=_pause(values["compare_every"]),
     )

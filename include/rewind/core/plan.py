@@ -30,6 +30,8 @@ class Request:
         observe_seconds: How long the switched pipeline is watched before the rewind ends.
         grace_seconds: How long after the cut-over the old generation is kept for a rollback.
         repair_into: `live` or `beside`: where a repair's rows go.
+        on_difference: `tell` or `roll_back`: what is done when differences appear while the switch is observed.
+        compare_every_seconds: Pause between two comparisons then; 0 for pauses that grow.
     """
 
     pipeline: str
@@ -43,6 +45,8 @@ class Request:
     observe_seconds: int = 900
     grace_seconds: int = 3600
     repair_into: str = "live"
+    on_difference: str = "tell"
+    compare_every_seconds: int = 0
 
 
 @dataclass(frozen=True)
