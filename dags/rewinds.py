@@ -24,6 +24,7 @@ With **To** the run is a repair: only that range is reprocessed and, once approv
 | the run was ended by hand or lost | trigger `abort_<pipeline>` with the id from the log (`rw-…`) |
 | a step or the abort names an *orphan driver* | end it in the cluster, then clear the task: nothing starts beside it |
 | `cut_over` is red after the pointer moved | clear it: from there it only goes forward |
+| `observe` tells differences | look at the sample in its log; when asked for, the old job is live again by itself |
 | the new job is not well | trigger `rollback_<pipeline>`: the old job stands by until its grace ends |
 | the backfill disturbs others | pause or throttle it by command |
 
@@ -39,7 +40,7 @@ from rewind_airflow import declared, form, run
 from rewind_airflow.announce import Announce
 from rewind_airflow.approval import Approve
 from rewind_airflow.submits import SWITCHING, PlanSubmit, StepSubmit
-from rewind_airflow.triggers import StartCandidate, TriggerAbort
+from rewind_airflow.triggers import StartCandidate, TriggerAbort, TriggerRollback
 from rewind_airflow.waits import CatchUp, Observe
 
 from rewind.core.plan import REPAIR
@@ -76,6 +77,8 @@ def rewind_dag(pipeline: str) -> DAG:
             announce = Announce(task_id="announce", pipeline=pipeline)
             # An event that was emitted before a clear is skipped; the observation has to go on.
             observe = Observe(task_id="observe", trigger_rule="none_failed_min_one_success")
+            # Red differences alone do not decide it: the task looks into the registry what was found and asked for.
+            roll_back = TriggerRollback(task_id="roll_back", pipeline=pipeline, trigger_rule="one_failed")
         merge = StepSubmit(task_id="merge", kinds=[REPAIR])
         # Red when a step before it failed, whatever became of the abort: a run is judged by the leaves of its graph.
         ended = EmptyOperator(task_id="ended", trigger_rule="none_failed_min_one_success")
@@ -86,7 +89,7 @@ def rewind_dag(pipeline: str) -> DAG:
         # Approval sits directly before the switch: anything between them would act on a stale verdict.
         validate >> approve >> [cut_over, merge]
         cut_over >> announce >> observe
-        cut_over >> observe
+        cut_over >> observe >> roll_back
         [observe, merge] >> ended
         # The failure of any step up to the switch starts the abort, but does not decide it: task states can be set by
         # hand, skipped or lost, so the task looks into the registry, and so does the abort itself. `announce` and

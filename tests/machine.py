@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -40,7 +39,8 @@ from rewind.control.verdicts import Verdict
 from rewind.core import crash, lifecycle
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.plan import Plan, Request
-from rewind.steps import abort, allocate, cut_over, main, rollback, spin_up
+from rewind.steps import abort, allocate, cut_over, main, rollback, since, spin_up
+from rewind.steps.comparison import Found
 from tests.crashes import POINTS
 from tests.fakes import PIPELINE, FakeBroker, generation, installation, plan
 
@@ -84,15 +84,16 @@ class World:
     @contextmanager
     def patched(self) -> Iterator[None]:
         """Put the fakes in the place of broker, processes and Spark."""
-        equal = SimpleNamespace(counts=Counter({"rows": 1}))
+        equal = Found(Counter({"rows": 1}))
         fakes: list[tuple[Any, dict[str, Any]]] = [
             (crash, {"_reach": self._reach}),
             (main, {"_end": self._end}),
             (leases, {"alive": self._alive}),
             (supervise, {"end": self._drained}),
             (bundle, {"verified": self._bundle, "freeze": self._freeze}),
-            (cut_over, {"PATIENCE_SECONDS": 0, "session": lambda *_: None}),
-            (cut_over.comparison, {"compared": lambda *_: equal}),
+            (cut_over, {"PATIENCE_SECONDS": 0}),
+            (since, {"session": lambda *_: None}),
+            (since.comparison, {"compared": lambda *_: equal}),
             (rollback, {"PATIENCE_SECONDS": 0}),
             *((module, {"Broker": lambda *_: self.broker}) for module in (announce, collect, allocate, spin_up)),
         ]

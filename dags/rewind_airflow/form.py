@@ -67,6 +67,19 @@ WORDS: dict[str, tuple[str, str, str]] = {
     "reason": (HOW, "Reason", "Why, for those who read the history."),
     "auto_approve": (GATES, "Approve a pass by itself", "Skip the question to a person when the verdict is pass."),
     "observe": (GATES, "Observe for", "How long the switched pipeline is watched before the rewind ends: PT15M, PT1H."),
+    "on_difference": (
+        GATES,
+        "On differences meanwhile",
+        (
+            "Both jobs are compared while the switch is observed. tell: differences that the verdict lacked are told. "
+            "roll_back: the old job is made live again by itself."
+        ),
+    ),
+    "compare_every": (
+        GATES,
+        "Compare every",
+        "Pause between two comparisons meanwhile, PT5M. Empty: after 1, 2, 4, 8, … minutes and at the end.",
+    ),
     "grace": (GATES, "Keep the old job for", "How long after the cut-over a rollback stays possible: PT1H, P1D."),
     **MOVES,
     "dry_run": (RUN, "Dry run", "Only plan, and print the plan with its id. Switch it off to act."),
@@ -101,8 +114,8 @@ CONSUMERS_WORDS: dict[str, tuple[str, str, str]] = {
 """Section, title and description of each parameter of a move of consumers, in the order of the form."""
 
 # The form sends null for a field that was emptied.
-NULLABLE = frozenset(
-    {"to", "accept_gaps", "overrides", "reason", "apply_plan", "consumer_groups", "replay_from", "from_job", "to_job"}
+NULLABLE = frozenset({"to", "accept_gaps", "overrides", "reason", "apply_plan", "compare_every"}) | frozenset(
+    {"consumer_groups", "replay_from", "from_job", "to_job"}
 )
 
 

@@ -9,9 +9,10 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import generations, rewinds, streams, verdicts
+from rewind.control import generations, observing, rewinds, streams, verdicts
 from rewind.control.database import transaction
 from rewind.core import lifecycle
+from rewind.core.observing import ROLL_BACK
 from rewind.core.plan import REPAIR
 from rewind_airflow import run, supervision
 from rewind_airflow.reactions import reactions
@@ -91,6 +92,30 @@ class TriggerAbort(_Trigger):
         if answer is not None and answer.answer == "reject":
             reason = f"rejected by {answer.person}: {answer.reason or 'no reason given'}"
         self.conf = {"rewind_id": rewind_id, "reason": reason}
+        super().execute(context)
+
+
+class TriggerRollback(_Trigger):
+    """Starts the rollback of the run's rewind, if it asks for one when differences appear and there are some."""
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        """Roll a rewind of a pipeline back."""
+        # One run a rewind, and so one rollback: a repeat finds it there.
+        super().__init__(trigger_dag_id=f"rollback_{pipeline}", skip_when_already_exists=True, **kwargs)
+
+    def execute(self, context: Context) -> None:
+        """Look at the registry, then trigger or skip."""
+        rewind_id = run.rewind_id(context)
+        with reactions(), transaction(run.settings().registry_url) as connection:
+            rewind = rewinds.read(connection, rewind_id)
+            plan = rewinds.read_plan(connection, rewind.plan_id)
+            observed = observing.read(connection, rewind_id)
+        if rewind.state != lifecycle.ACTIVE:
+            raise AirflowSkipException(f"rewind {rewind_id} is {rewind.state}")
+        if plan.request.on_difference != ROLL_BACK or not observed.differences:
+            raise AirflowSkipException(f"rewind {rewind_id} asks for no rollback: {observed.told()}")
+        self.trigger_run_id = f"observed.{rewind_id}"
+        self.conf = {"dry_run": False, "to": plan.live_job_id, "reason": f"{rewind_id}: {observed.told()}"}
         super().execute(context)
 
 

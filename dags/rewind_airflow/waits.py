@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,15 +10,19 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import generations, leases, rewinds, streams, supervise
+from rewind.control import generations, leases, observing, progress, rewinds, streams, supervise
 from rewind.control.database import now, transaction
+from rewind.control.observing import Observed
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
+from rewind.core.observing import ROLL_BACK, next_look
+from rewind.core.offsets import lower, total
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind_airflow import run, sights, steps, supervision
 from rewind_airflow.reactions import final_reactions
 from rewind_airflow.sights import Race
+from rewind_airflow.submits import SWITCHING, StepSubmit
 
 # Each look is a process, and one that comes before the scheduler has seen the end of the last counts as failed.
 LOOK_EVERY = timedelta(seconds=10)
@@ -122,7 +127,17 @@ class CatchUp(Wait):
 
 
 class Observe(Wait):
-    """Watches the pipeline for a while after its switch, then ends the rewind."""
+    """Watches the pipeline for a while after its switch, compares both jobs meanwhile, then ends the rewind."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Observe a switch."""
+        super().__init__(**kwargs)
+        self._comparison: StepSubmit | None = None
+
+    def on_kill(self) -> None:
+        """End the comparison, if one runs."""
+        if self._comparison is not None:
+            self._comparison.on_kill()
 
     def over(self, context: Context, settings: Settings) -> bool:
         """Return whether the period is over and the new live job is well, or a person ended it."""
@@ -138,17 +153,56 @@ class Observe(Wait):
             plan = rewinds.read_active(connection, rewind_id)[1]
             steps.begin_once(connection, rewind_id, "observe")
             pending = _pending(connection, rewind_id, plan)
-            if not pending:
-                steps.end(connection, rewind_id, "observe", "done", {"live": plan.job_id})
+            observed = observing.read(connection, rewind_id)
+            evidence = {"live": plan.job_id, "differences": dict(observed.differences)}
+            due = _comparison_due(connection, rewind_id, plan, observed.after)
+            back = bool(observed.differences) and plan.request.on_difference == ROLL_BACK
+            if back:
+                steps.end(connection, rewind_id, "observe", "failed", {**evidence, "problem": observed.told()})
+            elif not pending and not due:
+                steps.end(connection, rewind_id, "observe", "done", evidence)
                 rewinds.close(connection, rewind_id, lifecycle.FINISHED)
+        self._tell(observed)
+        if back:
+            raise AirflowFailException(f"{observed.told()}: the rewind asks to roll back, and the task roll_back does")
+        if due:
+            self._compare(context)
+            return False
         self.log.info("%s; %s", pending or "the rewind has ended", sights.of_stream(settings, plan.job_id))
         return not pending
+
+    def _tell(self, observed: Observed) -> None:
+        if observed.differences:
+            self.log.warning("%s: %s", observed.told(), json.dumps(observed.sample, default=str))
+        elif observed.looks:
+            self.log.info("%s", observed.told())
+
+    def _compare(self, context: Context) -> None:
+        """Submit one comparison and follow it to its end: data is touched by a spark-submit alone."""
+        # No task of the graph: how many there will be is known only when they are due.
+        self._comparison = StepSubmit(task_id="recheck", kinds=SWITCHING)
+        self._comparison.execute(context)
 
 
 def _late(since: datetime | None, race: Race) -> str:
     if since is None or datetime.now(UTC) - since < CATCH_UP_LIMIT:
         return ""
     return f"the candidate is {race.behind_live:,} offsets behind live after {CATCH_UP_LIMIT}: is it slower than live?"
+
+
+def _comparison_due(connection: Connection, rewind_id: str, plan: Plan, last: timedelta) -> bool:
+    """Return whether both jobs have written what is to be compared now."""
+    frontier = observing.frontier(connection, rewind_id)
+    switched = rewinds.fact_at(connection, rewind_id, "cut_over")
+    if frontier is None or switched is None or rewinds.fact(connection, rewind_id, "finish_now"):
+        return False
+    asked = plan.request
+    period, every = timedelta(seconds=asked.observe_seconds), timedelta(seconds=asked.compare_every_seconds)
+    if last >= period or now() - switched < next_look(last, every, period):
+        return False
+    jobs = [generations.read(connection, job) for job in (plan.live_job_id, plan.job_id)]
+    positions = [progress.position(connection, job.job_id, job.handoff) for job in jobs]
+    return total(frontier.since(lower(*positions))) > 0
 
 
 def _pending(connection: Connection, rewind_id: str, plan: Plan) -> str:

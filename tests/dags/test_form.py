@@ -23,6 +23,8 @@ BAD = {
     "consumer_groups": ["shop", ["a b"], ["a,b"], ["a", "a"], [""], [1]],
     "only_new": ["", "drop"],
     "replay_from": ["live", "P1D", 5],
+    "on_difference": ["", "abort"],
+    "compare_every": ["5m", 300],
     "dry_run": ["false"],
     "apply_plan": ["zz", "ABCDEF012345"],
 }

@@ -121,6 +121,7 @@ def test_the_steps_of_a_rewind(checkout):
         "cut_over": "StepSubmit",
         "announce": "Announce",
         "observe": "Observe",
+        "roll_back": "TriggerRollback",
         "merge": "StepSubmit",
         "ended": "EmptyOperator",
         "abort": "TriggerAbort",

@@ -9,11 +9,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
 from rewind_airflow import supervision
 from rewind_airflow.announce import Announce, AnnounceRollback, live_asset
-from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort
+from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort, TriggerRollback
 from sqlalchemy import insert, select
 
-from rewind.control import generations, requests, rewinds, schema, streams, verdicts
+from rewind.control import generations, observing, requests, rewinds, schema, streams, verdicts
 from rewind.control.database import transaction
+from rewind.control.observing import Look
+from rewind.core.horizon import Frontier
 
 
 class FakeRuns:
@@ -143,6 +145,37 @@ def test_a_switched_rewind_is_never_aborted(installation, opened, context, rewin
             rewinds.fix(connection, rewind_id, "cut_over", {"epoch": 2})
     with pytest.raises(AirflowSkipException, match="the pointer has moved to visits-g2"):
         TriggerAbort(task_id="abort", pipeline="visits").execute(context)
+
+
+def observed(installation, rewind_id, **differences):
+    with transaction(installation.registry_url) as connection:
+        look = Look(timedelta(minutes=1), Frontier({0: 10}), {"rows": 5}, differences, [])
+        observing.record(connection, rewind_id, 1, look)
+
+
+def test_differences_start_one_rollback_a_rewind_when_asked_to(installation, opened, started, rewind_id):
+    opened(on_difference="roll_back")
+    observed(installation, rewind_id, changed=2, missing=1)
+    task = TriggerRollback(task_id="roll_back", pipeline="visits")
+    assert task.skip_when_already_exists
+    reason = f"{rewind_id}: 5 rows compared since the switch, DIFFERENCES: 2 changed, 1 missing"
+    conf = {"dry_run": False, "to": "visits-g1", "reason": reason}
+    assert started(task) == ("rollback_visits", f"observed.{rewind_id}", conf)
+    assert requests.checked(conf, requests.ROLLBACK)["dry_run"] is False
+
+
+@pytest.mark.parametrize(
+    ("asked", "differences", "state"),
+    [("tell", {"changed": 2}, "active"), ("roll_back", {}, "active"), ("roll_back", {"changed": 2}, "rolled_back")],
+)
+def test_otherwise_nothing_is_rolled_back(installation, opened, context, rewind_id, asked, differences, state):
+    opened(on_difference=asked)
+    observed(installation, rewind_id, **differences)
+    with transaction(installation.registry_url) as connection:
+        if state != "active":
+            rewinds.close(connection, rewind_id, state)
+    with pytest.raises(AirflowSkipException):
+        TriggerRollback(task_id="roll_back", pipeline="visits").execute(context)
 
 
 @pytest.fixture

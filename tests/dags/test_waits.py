@@ -6,14 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from rewind_airflow import sights, waits
+from rewind_airflow import run, sights, waits
 from rewind_airflow.sights import Race
 from rewind_airflow.waits import CatchUp, Observe, Supervise
+from sqlalchemy import update
 
-from rewind.control import broker, leases, rewinds, streams, supervise
+from rewind.control import broker, leases, observing, progress, rewinds, schema, streams, supervise
 from rewind.control.database import now, transaction
+from rewind.control.observing import Look
+from rewind.control.progress import Batch
 from rewind.control.supervise import Sighting
 from rewind.core.errors import IntegrityError, RetryError
+from rewind.core.horizon import Frontier
 
 NEAR = Race(candidate={0: 950}, live={0: 1_000}, end={0: 1_020}, driven=True, quarantined="")
 
@@ -160,6 +164,79 @@ def test_observe_of_a_rewind_that_was_rolled_back_is_red(context, switched, inst
         rewinds.close(connection, rewind_id, "rolled_back")
     with pytest.raises(AirflowFailException, match=f"rewind {rewind_id} was rolled back"):
         Observe(task_id="observe").poke(context)
+
+
+@pytest.fixture
+def compared(installation, rewind_id, monkeypatch):
+    """Both jobs stand at 10, compared up to 5; a comparison that is submitted finds what is given to it.
+
+    Returns how many were submitted: `compared({"changed": 3})`.
+    """
+    submits = []
+
+    def make(differences):
+        with transaction(installation.registry_url) as connection:
+            body = {"epoch": 2, "frontier": observing.to_json(Frontier({0: 5}))}
+            connection.execute(update(schema.facts).where(schema.facts.c.name == "cut_over").values(value=body))
+            for job in ("visits-g1", "visits-g2"):
+                progress.record(connection, job, 1, Batch(1, {0: 0}, {0: 10}, 10, now()))
+
+        def submit(operator, context):
+            assert (operator.job, run.rewind_id(context)) == ("recheck", rewind_id)
+            submits.append(operator.job)
+            with transaction(installation.registry_url) as connection:
+                after = now() - rewinds.fact_at(connection, rewind_id, "cut_over")
+                counts = {"rows": 5, **differences}
+                look = Look(after, Frontier({0: 10}), counts, differences, [{"class": "changed"}])
+                observing.record(connection, rewind_id, len(submits), look)
+
+        monkeypatch.setattr(waits.StepSubmit, "execute", submit)
+        return submits
+
+    return make
+
+
+@pytest.mark.parametrize(("seconds", "submitted"), [(59, 0), (61, 1), (121, 1)])
+def test_observe_compares_when_it_is_due(context, switched, compared, seconds, submitted):
+    switched(driven=True, ago=timedelta(seconds=seconds), observe_seconds=600)
+    submits = compared({})
+    assert Observe(task_id="observe").poke(context) is False
+    assert Observe(task_id="observe").poke(context) is False
+    assert len(submits) == submitted
+
+
+def test_observe_compares_at_the_end_of_its_period_and_then_ends(context, switched, compared, steps):
+    switched(driven=True, ago=timedelta(seconds=11), observe_seconds=10)
+    submits = compared({"changed": 3})
+    assert [Observe(task_id="observe").poke(context) for _ in range(2)] == [False, True]
+    assert len(submits) == 1
+    # Told, and nothing else was asked for.
+    assert steps("observe") == [("done", {"live": "visits-g2", "differences": {"changed": 3}})]
+
+
+def test_observe_compares_nothing_when_a_person_ends_it_or_nothing_came(
+    context, switched, compared, installation, rewind_id
+):
+    switched(driven=True, ago=timedelta(seconds=11), observe_seconds=600)
+    submits = compared({})
+    with transaction(installation.registry_url) as connection:
+        rewinds.fix(connection, rewind_id, "finish_now", True)
+    assert Observe(task_id="observe").poke(context) is True
+    assert submits == []
+
+
+def test_observe_is_red_when_differences_appear_and_a_rollback_was_asked_for(
+    context, switched, compared, installation, rewind_id, steps
+):
+    switched(driven=True, ago=timedelta(seconds=61), observe_seconds=600, on_difference="roll_back")
+    compared({"changed": 3})
+    assert Observe(task_id="observe").poke(context) is False
+    with pytest.raises(AirflowFailException, match="DIFFERENCES: 3 changed: the rewind asks to roll back"):
+        Observe(task_id="observe").poke(context)
+    assert [state for state, _ in steps("observe")] == ["failed"]
+    with transaction(installation.registry_url) as connection:
+        # It is the rollback that ends it: until then the standby is watched.
+        assert rewinds.read(connection, rewind_id).state == "active"
 
 
 @pytest.mark.parametrize(

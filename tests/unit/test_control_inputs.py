@@ -34,6 +34,8 @@ def test_every_field_reaches_the_request():
         "consumer_groups": ["shop"],
         "only_new": "replay",
         "replay_from": " 2025-09-04T07:00:00Z ",
+        "on_difference": "roll_back",
+        "compare_every": "PT5M",
         "dry_run": False,
         "apply_plan": "0123456789ab",
     }
@@ -55,6 +57,8 @@ def test_every_field_reaches_the_request():
         repair_into="beside",
         only_new="replay",
         replay_from="2025-09-04T07:00:00Z",
+        on_difference="roll_back",
+        compare_every_seconds=300,
     )
     assert requests.parse("visits", {"consumer_groups": ["shop"]}).consumer_groups == ("shop",)
 
@@ -85,6 +89,8 @@ BAD = [
     *[("apply_plan", value) for value in ("xyz", "0123456789AB", "0123456789a", "../plan", 1, None)],
     *[(name, value) for name in ("same_code", "auto_approve", "dry_run") for value in ("yes", 1, None)],
     *[("repair_into", value) for value in ("", "both", None)],
+    *[("on_difference", value) for value in ("", "abort", None)],
+    *[("compare_every", value) for value in ("5m", "PT29S", 300, None)],
     *[("reason", value) for value in (5, "x" * 2_001, None)],
     *[("accept_gaps", value) for value in ([], {}, "x" * 10_001, None)],
     ("from", "{" + "x" * 10_000 + "}"),

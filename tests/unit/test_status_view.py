@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sqlite3
@@ -9,8 +10,10 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
 import pytest
+from rich.console import Console
 from sqlalchemy import insert, update
 
+from rewind.cli import render
 from rewind.control import (
     chunk_log,
     database,
@@ -18,6 +21,7 @@ from rewind.control import (
     leases,
     manifest,
     mirror_log,
+    observing,
     rewinds,
     schema,
     status,
@@ -29,6 +33,7 @@ from rewind.control.progress import Batch
 from rewind.control.status_jobs import rate
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.horizon import Frontier
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import REWIND, Plan, Request, sealed
@@ -400,6 +405,21 @@ def test_the_answer_is_shown(settings, registry):
     found = only_rewind(settings, registry)
     assert (found.approval.answer, found.approval.person, found.approval.reason) == ("reject", "ada", "not today")
     assert found.waits == "it was rejected: abort it"
+
+
+def test_what_was_found_since_the_switch_is_shown_of_ended_rewinds_too(settings, registry):
+    deployed(registry)
+    rewound(registry)
+    assert only_rewind(settings, registry).observed is None
+    look = observing.Look(timedelta(minutes=2), Frontier({0: BIG}), {"rows": BIG, "changed": 3}, {"changed": 3}, [])
+    observing.record(registry, "rw-1", 1, look)
+    rewinds.close(registry, "rw-1", lifecycle.FINISHED)
+    found = read(settings, registry)
+    shown = Console(width=200, record=True, file=io.StringIO())
+    shown.print(render.page(found))
+    assert f"{BIG:,} rows compared since the switch, DIFFERENCES: 3 changed" in shown.export_text()
+    body = json.loads(json.dumps(found.to_json()))["pipelines"][0]["rewinds"][0]["observed"]
+    assert body == {"looks": 1, "after": 120.0, "rows": BIG, "differences": {"changed": 3}, "sample": []}
 
 
 def test_only_the_last_five_ended_rewinds_are_shown(settings, registry):

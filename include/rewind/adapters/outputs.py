@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 
 from rewind.adapters import kafka
 from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
+from rewind.core.horizon import first_unread
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
@@ -14,15 +18,46 @@ from rewind.core.world import Generation, Topic
 from rewind.transforms import outputs
 
 
-def read(spark: SparkSession, settings: Settings, generation: Generation) -> DataFrame:
-    """Return the located rows (`outputs.located`) of a generation's output and dead-letter topics, as of now."""
-    _, rows = read_rows(spark, settings, generation)
-    return rows.unionByName(_located(spark, settings, generation, generation.dead_letter_topic, outputs.DEAD)[1])
+@dataclass(frozen=True)
+class Output:
+    """What was read of a generation.
+
+    Attributes:
+        topics: Its output and its dead-letter topic, as they were described; nothing after their ends was read.
+        rows: Their located rows (`outputs.located`).
+    """
+
+    topics: tuple[Topic, Topic]
+    rows: DataFrame
+
+    def unread(self, beyond: Mapping[int, int]) -> dict[str, Vector]:
+        """Return from where on the topics have to be read for what lies beyond a horizon (`Frontier.unread`).
+
+        Args:
+            beyond: First offset of a row beyond the horizon, by place (`outputs.place`), among those that were read.
+        """
+        return {
+            topic.id: {p: min(end, beyond.get(outputs.place(p, dead), end)) for p, end in topic.latest.items()}
+            for dead, topic in enumerate(self.topics)
+        }
+
+
+def read(
+    spark: SparkSession, settings: Settings, generation: Generation, unread: Mapping[str, Vector] | None = None
+) -> Output:
+    """Return a generation's output and dead letters as of now, or only what a frontier names as unread.
+
+    Raises:
+        IntegrityError: A topic ends before what was read of it.
+    """
+    names = ((generation.output_topic, outputs.ROW), (generation.dead_letter_topic, outputs.DEAD))
+    rows, dead = (_located(spark, settings, generation, name, kind, unread or {}) for name, kind in names)
+    return Output((rows[0], dead[0]), rows[1].unionByName(dead[1]))
 
 
 def read_rows(spark: SparkSession, settings: Settings, generation: Generation) -> tuple[Topic, DataFrame]:
     """Return a generation's output topic as it is now, and the located rows that it holds."""
-    return _located(spark, settings, generation, generation.output_topic, outputs.ROW)
+    return _located(spark, settings, generation, generation.output_topic, outputs.ROW, {})
 
 
 def first_whole(spark: SparkSession, settings: Settings, generation: Generation) -> Vector:
@@ -38,10 +73,16 @@ def first_whole(spark: SparkSession, settings: Settings, generation: Generation)
 
 
 def _located(
-    spark: SparkSession, settings: Settings, generation: Generation, name: str, kind: str
+    spark: SparkSession,
+    settings: Settings,
+    generation: Generation,
+    name: str,
+    kind: str,
+    unread: Mapping[str, Vector],
 ) -> tuple[Topic, DataFrame]:
     topic, isolation = _topic(settings, name), thaw(generation.frozen["config"]).isolation
-    return topic, outputs.located(kafka.read_whole(spark, settings, topic, isolation), kind, generation.topic_id)
+    rows = kafka.read_range(spark, settings, name, first_unread(topic, unread), topic.latest, isolation)
+    return topic, outputs.located(rows, kind, generation.topic_id)
 
 
 def _topic(settings: Settings, name: str) -> Topic:

@@ -113,6 +113,8 @@ def rewind_parts(rewind: RewindView) -> list[RenderableType]:
         parts.append(
             Text.assemble("    verdict ", coloured(rewind.verdict.verdict), f"  {counts(rewind.verdict.counts)}")
         )
+    if rewind.observed is not None:
+        parts.append(Text(f"    {rewind.observed.told()}", style="red" if rewind.observed.differences else ""))
     if rewind.state == lifecycle.ACTIVE:
         parts.append(steps_table(rewind.steps))
         parts += [] if rewind.backfill is None else [backfill_line(rewind.backfill)]

@@ -28,6 +28,8 @@ HELP = {
     "same_code": "go on although nothing differs from live",
     "auto_approve": "ask no person when the verdict is pass",
     "observe": "how long the switched pipeline is watched",
+    "on_difference": "what is done when differences appear meanwhile",
+    "compare_every": "pause between two comparisons meanwhile; by default pauses that grow",
     "grace": "how long the old generation is kept for a rollback",
     "repair_into": "where a repair's rows go",
     "dry_run": "only plan; --no-dry-run carries the plan out",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewind.control.pipelines import OVERRIDES, check
-from rewind.core import times
+from rewind.core import observing, times
 from rewind.core.errors import RefusedError
 from rewind.core.plan import Request
 
@@ -34,6 +34,8 @@ MOVES: dict[str, dict[str, Any]] = {
     },
 }
 """JSON schema of what moves consumer groups, in each form that switches."""
+SHORTEST_PAUSE = 30
+"""Seconds between two comparisons while a switch is observed: each is a spark-submit."""
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "from": {"type": "string", "pattern": POSITION, "maxLength": 10_000, "default": "earliest"},
@@ -47,6 +49,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "grace": {"type": "string", "pattern": DURATION, "default": "PT1H"},
     "repair_into": {"type": "string", "enum": ["live", "beside"], "default": "live"},
     **MOVES,
+    "on_difference": {"type": "string", "enum": [observing.TELL, observing.ROLL_BACK], "default": observing.TELL},
+    "compare_every": {"type": "string", "pattern": rf"^$|{DURATION}", "default": ""},
     "dry_run": {"type": "boolean", "default": True},
     "apply_plan": {"type": "string", "pattern": "^([0-9a-f]{12})?$", "default": ""},
 }
@@ -107,6 +111,14 @@ def checked(parameters: Mapping[str, Any], schemas: Mapping[str, Mapping[str, An
     return values
 
 
+def _pause(text: str) -> int:
+    seconds = int(times.parse_duration(text, "compare_every").total_seconds()) if text else 0
+    if text and seconds < SHORTEST_PAUSE:
+        cure = f"Give at least PT{SHORTEST_PAUSE}S, or leave it empty for pauses that grow"
+        raise RefusedError("compare_every", f"{text} is less than a comparison takes", cure)
+    return seconds
+
+
 def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
     """Return the request that the parameters of a rewind DAG make.
 
@@ -135,4 +147,6 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         consumer_groups=tuple(values["consumer_groups"]),
         only_new=values["only_new"],
         replay_from=values["replay_from"].strip(),
+        on_difference=values["on_difference"],
+        compare_every_seconds=_pause(values["compare_every"]),
     )

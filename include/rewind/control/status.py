@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, datetime):
         return times.format_instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     return str(value) if isinstance(value, Path) else value
 
 

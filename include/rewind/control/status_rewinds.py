@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import rewinds, schema, step_lease, verdicts
+from rewind.control import observing, rewinds, schema, step_lease, verdicts
+from rewind.control.observing import Observed
 from rewind.control.rewinds import Rewind
 from rewind.control.status_jobs import Job
 from rewind.control.status_steps import DONE, FAILED, RUNNING, StepView, steps_of
@@ -70,6 +71,7 @@ class RewindView:
         verdict: Its newest verdict.
         approval: The answer to that.
         waits: What it waits for; empty when it works or has ended.
+        observed: What the comparisons since the switch found; None before the first.
     """
 
     id: str
@@ -86,6 +88,7 @@ class RewindView:
     verdict: Verdict | None
     approval: Approval | None
     waits: str
+    observed: Observed | None = None
 
     def step(self, name: str) -> StepView:
         """Return one step; pending when the kind of rewind has none of that name."""
@@ -140,6 +143,7 @@ def _view(connection: Connection, rewind: Rewind, jobs: dict[str, Job], now: dat
     steps = steps_of(connection, rewind.id, plan, now)
     backfill = backfill_of(connection, rewind.id, now)
     verdict, approval = verdicts.newest(connection, rewind.id), verdicts.approval(connection, rewind.id)
+    observed = observing.read(connection, rewind.id)
     view = RewindView(
         id=rewind.id,
         state=rewind.state,
@@ -154,6 +158,7 @@ def _view(connection: Connection, rewind: Rewind, jobs: dict[str, Job], now: dat
         backfill=backfill,
         verdict=verdict,
         approval=approval,
+        observed=observed if observed.looks else None,
         waits="",
     )
     waits = why_it_waits(view, job, now) if rewind.state == lifecycle.ACTIVE else ""

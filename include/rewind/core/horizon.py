@@ -3,8 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange, Ranges, Vector, lower
+from rewind.core.world import Topic
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """How far two outputs have been compared.
+
+    Attributes:
+        ceiling: Source offset after the last one compared, per partition.
+        unread: Per output topic, by id, the first offset of each partition at or after which a row of a later source
+            may stand. A topic or partition it lacks has to be read from its beginning.
+    """
+
+    ceiling: Vector
+    unread: Mapping[str, Vector] = field(default_factory=dict)
+
+    def since(self, position: Mapping[int, int]) -> Ranges:
+        """Return the source offsets from the ceiling up to a position."""
+        return {p: OffsetRange(min(self.ceiling.get(p, 0), o), o) for p, o in sorted(position.items())}
+
+
+def first_unread(topic: Topic, unread: Mapping[str, Vector]) -> Vector:
+    """Return from where on an output topic has to be read.
+
+    Args:
+        topic: The topic as it is now.
+        unread: What a `Frontier` says of topics.
+
+    Raises:
+        IntegrityError: The topic ends before what was read of it: it lost records.
+    """
+    known = unread.get(topic.id, {})
+    lost = {p: (known[p], end) for p, end in topic.latest.items() if known.get(p, 0) > end}
+    if lost:
+        raise IntegrityError(f"{topic.name} lost records: (read up to, ends at) per partition: {lost}")
+    return {p: max(first, known.get(p, 0)) for p, first in topic.earliest.items()}
 
 
 def horizon(

@@ -33,6 +33,8 @@ class Request:
         consumer_groups: Groups that read live's output, to be moved to the candidate's at the switch.
         only_new: `keep` or `replay`: what becomes of records that only the candidate has below their positions.
         replay_from: With `replay`, from where on, as the form gives it.
+        on_difference: `tell` or `roll_back`: what is done when differences appear while the switch is observed.
+        compare_every_seconds: Pause between two comparisons then; 0 for pauses that grow.
     """
 
     pipeline: str
@@ -49,6 +51,8 @@ class Request:
     consumer_groups: tuple[str, ...] = ()
     only_new: str = "keep"
     replay_from: str = "earliest"
+    on_difference: str = "tell"
+    compare_every_seconds: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -12,7 +12,7 @@ from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs as adapter
 from rewind.core import lifecycle
-from rewind.core.offsets import Ranges
+from rewind.core.offsets import Ranges, Vector
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -33,25 +33,46 @@ class Found:
             `dead_letters` (of the candidate) and `open` (beyond the ceiling).
         fields: Rows by class and differing field.
         sample: The first differences by source coordinate, both sides, bytes that are no text in hex.
+        beyond: Of live and of the candidate, by place (`outputs.place`), the first offset in the output of a row
+            beyond the ceiling.
+        unread: Where both outputs have to be read on for what lies beyond the horizon (`Frontier.unread`).
     """
 
     counts: Mapping[str, int]
     fields: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     sample: tuple[Mapping[str, Any], ...] = ()
+    beyond: tuple[Mapping[int, int], Mapping[int, int]] = ({}, {})
+    unread: Mapping[str, Vector] = field(default_factory=dict)
 
 
 def compared(
-    spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, horizon: Ranges
+    spark: SparkSession,
+    settings: Settings,
+    live: Generation,
+    candidate: Generation,
+    horizon: Ranges,
+    unread: Mapping[str, Vector] | None = None,
 ) -> Found:
     """Compare what two generations wrote for the source offsets of a horizon.
 
     Cheap first: fingerprints of all rows are joined, and the content is read of those alone that they leave in doubt.
+
+    Args:
+        spark: The session.
+        settings: The installation.
+        live: The one side.
+        candidate: The other.
+        horizon: Source offsets that both must hold.
+        unread: What a comparison up to the horizon's floor left unread; None to read both outputs whole.
     """
-    whole = [adapter.read(spark, settings, generation) for generation in (live, candidate)]
+    read = [adapter.read(spark, settings, generation, unread) for generation in (live, candidate)]
     if candidate.state == lifecycle.STAGING:
         # What lies outside a repair's range is no business of it, not open.
-        whole = [rows.where(compare.comparable(horizon)) for rows in whole]
-    return compared_rows(whole[0], whole[1], _sides(live, candidate), horizon)
+        rows = [output.rows.where(compare.comparable(horizon)) for output in read]
+        return compared_rows(rows[0], rows[1], _sides(live, candidate), horizon)
+    found = compared_rows(read[0].rows, read[1].rows, _sides(live, candidate), horizon)
+    left, right = (output.unread(beyond) for output, beyond in zip(read, found.beyond, strict=True))
+    return replace(found, unread={**left, **right})
 
 
 def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, horizon: Ranges) -> Found:
@@ -61,6 +82,7 @@ def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, h
     pairs = pairs.persist(StorageLevel.DISK_ONLY)
     try:
         counts, doubtful = _totals(compare.totals(pairs))
+        beyond = (_beyond(pairs, "l"), _beyond(pairs, "c")) if counts[compare.OPEN] else ({}, {})
         fields: dict[str, dict[str, int]] = {}
         sample: tuple[Mapping[str, Any], ...] = ()
         if doubtful:
@@ -73,7 +95,7 @@ def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, h
             rows.unpersist()
     finally:
         pairs.unpersist()
-    return Found(counts, fields, sample)
+    return Found(counts, fields, sample, beyond)
 
 
 def judge(found: Found, expected_records: int) -> tuple[str, str]:
@@ -108,6 +130,16 @@ def _totals(by_state: DataFrame) -> tuple[dict[str, int], int]:
     counts["repeated_differently"] = sum(row["varied"] for row in judged)
     counts["dead_letters"] = sum(row["dead"] for row in judged)
     return counts, found[compare.SUSPECT]["rows"] if compare.SUSPECT in found else 0
+
+
+def _beyond(pairs: DataFrame, side: str) -> dict[int, int]:
+    """Return by place the first offset at which a row beyond the ceiling may stand."""
+    first: dict[int, int] = {}
+    # One row a span, and a span is one place unless copies of a row went to several.
+    for row in compare.beyond(pairs, side).collect():
+        for place in range(row["place"], row["last_place"] + 1):
+            first[place] = min(row["first"], first.get(place, row["first"]))
+    return first
 
 
 def _classes(by_class: DataFrame, counts: dict[str, int]) -> dict[str, dict[str, int]]:

@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from rewind.adapters.session import session
-from rewind.control import announce, consumers, generations, leases, progress, rewinds, verdicts
+from rewind.control import announce, consumers, generations, leases, observing, progress, rewinds, verdicts
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction, vector_from_json, vector_to_json
 from rewind.control.verdicts import Verdict
 from rewind.core.consumers import Sides
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
-from rewind.core.offsets import OffsetRange, Ranges, Vector, lower, reached, total
+from rewind.core.offsets import reached
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import comparison, main
 from rewind.steps import consumers as moving
-from rewind.transforms import compare
+from rewind.steps import main
+from rewind.steps.since import Since, compared_since
 
 OLDEST_VERDICT = timedelta(days=1)
 PATIENCE_SECONDS = 120.0
@@ -84,7 +83,8 @@ def _switch(settings: Settings, switch: Switch) -> dict[str, Any]:
         epoch = generations.switch(connection, plan.request.pipeline, plan.live_job_id, plan.job_id, plan.epoch, grace)
         generations.end_older_standbys(connection, plan.request.pipeline, plan.live_job_id)
         announce.prepare(connection, plan.request.pipeline, epoch, plan.live_job_id, plan.job_id)
-        body = {"epoch": epoch, "from": plan.live_job_id, "to": plan.job_id, "recheck": recheck}
+        body = {"epoch": epoch, "from": plan.live_job_id, "to": plan.job_id}
+        body |= {"recheck": dict(recheck.found.counts), "frontier": observing.to_json(recheck.frontier)}
         done = rewinds.fix(connection, switch.rewind_id, "cut_over", body)
     log.info("%s is live at epoch %d, %s stands by", plan.job_id, epoch, plan.live_job_id)
     return dict(done)
@@ -123,31 +123,17 @@ def _plan_consumers(settings: Settings, switch: Switch) -> None:
         moving.planned(settings, switch.rewind_id, Sides(switch.live, switch.candidate), asked)
 
 
-def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> dict[str, int]:
+def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> Since:
     """Compare what both jobs wrote since the verdict's ceiling."""
-    came = _since(verdict.ceiling, _positions(settings, switch))
-    if not total(came):
-        return {"rows": 0}
-    spark = session(f"cut over {switch.plan.job_id}", switch.plan.config["session_time_zone"])
-    found = comparison.compared(spark, settings, switch.live, switch.candidate, came)
-    bad = [*compare.DIFFERENCES, "repeated_differently"]
-    new = {name: found.counts[name] for name in bad if found.counts[name] and not verdict.counts.get(name)}
+    with transaction(settings.registry_url) as connection:
+        judged = observing.frontier_of(connection, switch.rewind_id, verdict)
+    came = compared_since(settings, switch.plan, switch.live, switch.candidate, judged)
+    new = came.new_to(verdict)
     if new:
         problem = f"what came since the verdict differs in a new way: {new}"
         raise WorldMovedError("verdict", problem, "Run validate again, and look at it")
-    log.info("rechecked %d rows since the verdict", found.counts["rows"])
-    return dict(found.counts)
-
-
-def _since(ceiling: Vector, position: Vector) -> Ranges:
-    return {p: OffsetRange(min(ceiling.get(p, 0), o), o) for p, o in sorted(position.items())}
-
-
-def _positions(settings: Settings, switch: Switch) -> Vector:
-    with transaction(settings.registry_url) as connection:
-        live = progress.position(connection, switch.live.job_id, switch.live.handoff)
-        candidate = progress.position(connection, switch.candidate.job_id, switch.candidate.handoff)
-    return lower(live, candidate)
+    log.info("rechecked %d rows since the verdict", came.found.counts["rows"])
+    return came
 
 
 def _prove_past(settings: Settings, switch: Switch) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import outputs
 from rewind.adapters.session import session
-from rewind.control import generations, progress, rewinds, verdicts
+from rewind.control import generations, observing, progress, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle, names
@@ -83,6 +83,7 @@ def _store(
     write_evidence(settings, rewind_id, f"verdict-{attempt}", {**asdict(made), "fields": found.fields})
     with transaction(settings.registry_url) as connection:
         verdicts.store(connection, rewind_id, made)
+        observing.keep_unread(connection, rewind_id, attempt, found.unread)
 
 
 def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> None:

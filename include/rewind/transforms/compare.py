@@ -21,6 +21,7 @@ OPEN = "open"
 """State of a pair at or beyond the ceiling: not yet comparable."""
 SUSPECT = "suspect"
 """State of a pair whose hashes differ, or of which one side is missing: its content has to be looked at."""
+PLACED = ("first", "place", "last_place")
 _CORRUPT = "_corrupt"
 DIFFERENCES = (MISSING, EXTRA, CHANGED, DEAD_LIVE, DEAD_CANDIDATE)
 """Classes that fail a verdict."""
@@ -53,9 +54,10 @@ def paired(live: DataFrame, candidate: DataFrame, horizon: Mapping[int, OffsetRa
 
     Returns:
         `COORDINATE`; `state`: `EQUAL`, `OPEN` or `SUSPECT`; `repeated`: copies beyond the first, both sides;
-        `varied`: on how many sides the copies differ; `dead`: whether the candidate's is a dead letter.
+        `varied`: on how many sides the copies differ; `dead`: whether the candidate's is a dead letter; and of each
+        side, as `l_…` and `c_…`, where its rows stand (`PLACED`).
     """
-    names = ("hash", "dead", "copies", "varied")
+    names = ("hash", "dead", "copies", "varied", *PLACED)
     sides = [
         rows.select(*COORDINATE, *(F.col(name).alias(f"{side}_{name}") for name in names))
         for side, rows in (("l", live), ("c", candidate))
@@ -70,7 +72,20 @@ def paired(live: DataFrame, candidate: DataFrame, horizon: Mapping[int, OffsetRa
         (repeated[0] + repeated[1]).alias("repeated"),
         (varied[0] + varied[1]).alias("varied"),
         F.coalesce("c_dead", F.lit(False)).alias("dead"),
+        *(f"{side}_{name}" for side in ("l", "c") for name in PLACED),
     )
+
+
+def beyond(pairs: DataFrame, side: str) -> DataFrame:
+    """Return where the rows beyond the ceiling stand in the output of a side, `l` or `c`.
+
+    Returns:
+        `place` and `last_place`: a span of places (`outputs.place`); `first`: none of the rows whose copies stand
+        within that span stands at a lower offset.
+    """
+    rows = pairs.where((F.col("state") == OPEN) & F.col(f"{side}_first").isNotNull())
+    spans = [F.col(f"{side}_{name}").alias(name) for name in ("place", "last_place")]
+    return rows.groupBy(*spans).agg(F.min(f"{side}_first").alias("first"))
 
 
 def totals(pairs: DataFrame) -> DataFrame:

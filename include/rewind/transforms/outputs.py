@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -55,11 +57,14 @@ def fingerprints(rows: DataFrame) -> DataFrame:
     One shuffle serves the grouping by repair, the choice of the highest repair, and a join by coordinate.
 
     Returns:
-        `COORDINATE`; `hash` of the content that counts; `dead`; `copies` of the highest repair; and `varied`,
-        whether those copies differ.
+        `COORDINATE`; `hash` of the content that counts; `dead`; `copies` of the highest repair; `varied`, whether
+        those copies differ; and of all rows, whatever their repair: `first`, the lowest offset at which one stands in
+        the output, `place` and `last_place`, the lowest and the highest place (`place`).
     """
+    dead = F.col("kind") == DEAD
+    where = place(F.col("out_partition"), dead.cast("int")).alias("place")
     hashed = rows.select(
-        *COORDINATE, "repair", "out_offset", F.xxhash64(*CONTENT).alias("hash"), (F.col("kind") == DEAD).alias("dead")
+        *COORDINATE, "repair", "out_offset", where, F.xxhash64(*CONTENT).alias("hash"), dead.alias("dead")
     )
     placed = hashed.repartition(*(F.col(name) for name in COORDINATE))
     by_repair = placed.groupBy(*COORDINATE, "repair").agg(
@@ -67,9 +72,22 @@ def fingerprints(rows: DataFrame) -> DataFrame:
         F.max_by("hash", "out_offset").alias("hash"),
         F.max_by("dead", "out_offset").alias("dead"),
         (F.max("hash") != F.min("hash")).alias("varied"),
+        F.min("out_offset").alias("first"),
+        F.min("place").alias("place"),
+        F.max("place").alias("last_place"),
     )
     names = ("hash", "dead", "copies", "varied")
-    return by_repair.groupBy(*COORDINATE).agg(*(F.max_by(name, "repair").alias(name) for name in names))
+    return by_repair.groupBy(*COORDINATE).agg(
+        *(F.max_by(name, "repair").alias(name) for name in names),
+        F.min("first").alias("first"),
+        F.min("place").alias("place"),
+        F.max("last_place").alias("last_place"),
+    )
+
+
+def place(partition: Any, dead: Any) -> Any:
+    """Return one number for a partition of the output topic (`dead` 0) or of the dead-letter topic (`dead` 1)."""
+    return partition * 2 + dead
 
 
 def deduplicated(rows: DataFrame) -> DataFrame:

@@ -1,0 +1,134 @@
+"""How far two outputs have been compared, and what was found since a switch: facts of a rewind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from rewind.control import rewinds, schema
+from rewind.control.database import vector_from_json, vector_to_json
+from rewind.control.verdicts import Verdict
+from rewind.core.horizon import Frontier
+
+_LOOK = "observed."
+SAMPLE = 20
+
+
+@dataclass(frozen=True)
+class Look:
+    """One comparison of what both jobs wrote since the one before.
+
+    Attributes:
+        after: How long after the switch the positions were read up to which it compared.
+        frontier: How far it came.
+        counts: Rows by class.
+        differences: Of those the classes that the approved verdict lacked.
+        sample: Some of the differences.
+    """
+
+    after: timedelta
+    frontier: Frontier
+    counts: Mapping[str, int]
+    differences: Mapping[str, int]
+    sample: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All comparisons since a switch.
+
+    Attributes:
+        looks: How many there were.
+        after: How long after the switch the last one was; 0 before the first.
+        rows: Rows compared.
+        differences: Rows by class that the approved verdict lacked.
+        sample: Some of the differences.
+    """
+
+    looks: int
+    after: timedelta
+    rows: int
+    differences: Mapping[str, int]
+    sample: Sequence[Mapping[str, Any]]
+
+    def told(self) -> str:
+        """Return one line for a log."""
+        found = ", ".join(f"{count:,} {name}" for name, count in self.differences.items())
+        return f"{self.rows:,} rows compared since the switch, {f'DIFFERENCES: {found}' if found else 'none differs'}"
+
+
+def keep_unread(connection: Connection, rewind_id: str, attempt: int, unread: Mapping[str, dict[int, int]]) -> None:
+    """Record where the outputs have to be read on after the verdict of an attempt."""
+    rewinds.fix(connection, rewind_id, f"unread.{attempt}", _unread_to_json(unread))
+
+
+def frontier_of(connection: Connection, rewind_id: str, verdict: Verdict) -> Frontier:
+    """Return how far a verdict compared; after one of an older release both outputs have to be read whole."""
+    return Frontier(
+        verdict.ceiling, _unread_from_json(rewinds.fact(connection, rewind_id, f"unread.{verdict.attempt}"))
+    )
+
+
+def to_json(frontier: Frontier) -> dict[str, Any]:
+    """Return a frontier as JSON takes it."""
+    return {"ceiling": vector_to_json(frontier.ceiling), "unread": _unread_to_json(frontier.unread)}
+
+
+def from_json(body: Mapping[str, Any]) -> Frontier:
+    """Return the frontier that `to_json` gave."""
+    return Frontier(vector_from_json(body["ceiling"]), _unread_from_json(body["unread"]))
+
+
+def record(connection: Connection, rewind_id: str, attempt: int, look: Look) -> None:
+    """Record a comparison, and how far it came, in one."""
+    body = {
+        "after_seconds": look.after.total_seconds(),
+        "frontier": to_json(look.frontier),
+        "counts": dict(look.counts),
+        "differences": dict(look.differences),
+        "sample": list(look.sample),
+    }
+    rewinds.fix(connection, rewind_id, f"{_LOOK}{attempt}", body)
+
+
+def read(connection: Connection, rewind_id: str) -> Observed:
+    """Return what the comparisons since the switch found."""
+    bodies = _looks(connection, rewind_id)
+    differences: Counter[str] = Counter()
+    for body in bodies:
+        differences.update(body["differences"])
+    return Observed(
+        looks=len(bodies),
+        after=timedelta(seconds=bodies[-1]["after_seconds"] if bodies else 0),
+        rows=sum(body["counts"]["rows"] for body in bodies),
+        differences=dict(differences),
+        sample=[row for body in bodies for row in body["sample"]][:SAMPLE],
+    )
+
+
+def frontier(connection: Connection, rewind_id: str) -> Frontier | None:
+    """Return how far was compared since a switch; None when the switch, by an older release, did not record it."""
+    bodies = _looks(connection, rewind_id)
+    switched = rewinds.fact(connection, rewind_id, "cut_over") or {}
+    found = bodies[-1]["frontier"] if bodies else switched.get("frontier")
+    return None if found is None else from_json(found)
+
+
+def _looks(connection: Connection, rewind_id: str) -> list[dict[str, Any]]:
+    table = schema.facts
+    mine = (table.c.rewind_id == rewind_id) & table.c.name.startswith(_LOOK)
+    rows = connection.execute(select(table.c.name, table.c.value).where(mine)).all()
+    return [row.value for row in sorted(rows, key=lambda row: int(row.name.removeprefix(_LOOK)))]
+
+
+def _unread_to_json(unread: Mapping[str, dict[int, int]]) -> dict[str, dict[str, int]]:
+    return {topic: vector_to_json(vector) for topic, vector in unread.items()}
+
+
+def _unread_from_json(body: Mapping[str, dict[str, int]] | None) -> dict[str, dict[int, int]]:
+    return {topic: vector_from_json(vector) for topic, vector in (body or {}).items()}

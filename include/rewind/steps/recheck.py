@@ -1,0 +1,53 @@
+"""Compare what both jobs wrote since the switch, while it is observed: a new class of differences is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from rewind.control import generations, observing, rewinds, verdicts
+from rewind.control.database import now, transaction
+from rewind.control.observing import Look
+from rewind.core.errors import RefusedError
+from rewind.core.settings import Settings
+from rewind.steps import main
+from rewind.steps.since import compared_since
+from rewind.steps.validate import write_evidence
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, rewind_id: str) -> None:
+    """Compare what came since the last comparison of a rewind that has switched, and record what was found.
+
+    Raises:
+        RefusedError: The rewind is not active, or has not switched.
+        IntegrityError: An output lost records that were compared.
+    """
+    main.recorded(settings, rewind_id, "recheck", lambda attempt: _recheck(settings, rewind_id, attempt))
+
+
+def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]:
+    with transaction(settings.registry_url) as connection:
+        _, plan = rewinds.read_active(connection, rewind_id)
+        verdict = verdicts.newest(connection, rewind_id)
+        frontier = observing.frontier(connection, rewind_id)
+        switched = rewinds.fact_at(connection, rewind_id, "cut_over")
+        old, new = (generations.read(connection, job) for job in (plan.live_job_id, plan.job_id))
+    if verdict is None or frontier is None or switched is None:
+        raise RefusedError("rewind_id", f"{rewind_id} has no switch on record that can be compared on", "Run cut_over")
+    after = now() - switched
+    came = compared_since(settings, plan, old, new, frontier)
+    differences = came.new_to(verdict)
+    sample = [row for row in came.found.sample if row["class"] in differences]
+    look = Look(after, came.frontier, came.found.counts, differences, sample)
+    evidence = {"counts": dict(look.counts), "fields": dict(came.found.fields), "differences": differences}
+    write_evidence(settings, rewind_id, f"observed-{attempt}", {**evidence, "sample": sample})
+    with transaction(settings.registry_url) as connection:
+        observing.record(connection, rewind_id, attempt, look)
+        observed = observing.read(connection, rewind_id)
+    log.info("%s", observed.told())
+    if differences:
+        log.warning("the approved verdict lacked these: %s", json.dumps(sample, default=str))
+    return evidence

@@ -1,0 +1,59 @@
+"""Compare what both jobs of a rewind wrote since they were compared last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rewind.adapters.session import session
+from rewind.control import progress
+from rewind.control.database import transaction
+from rewind.control.verdicts import Verdict
+from rewind.core.horizon import Frontier
+from rewind.core.offsets import lower, total
+from rewind.core.plan import Plan
+from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind.steps import comparison
+from rewind.steps.comparison import Found
+from rewind.transforms import compare
+
+BAD = (*compare.DIFFERENCES, "repeated_differently")
+
+
+@dataclass(frozen=True)
+class Since:
+    """What came since the last comparison.
+
+    Attributes:
+        found: What was found in it.
+        frontier: How far both outputs are compared now.
+    """
+
+    found: Found
+    frontier: Frontier
+
+    def new_to(self, verdict: Verdict) -> dict[str, int]:
+        """Return the classes of differences that a verdict lacked, with their rows."""
+        counts = self.found.counts
+        return {name: counts[name] for name in BAD if counts.get(name) and not verdict.counts.get(name)}
+
+
+def compared_since(
+    settings: Settings, plan: Plan, live: Generation, candidate: Generation, frontier: Frontier
+) -> Since:
+    """Compare up to what both jobs have committed by now, reading only what can hold it.
+
+    Raises:
+        IntegrityError: An output lost records that were compared.
+    """
+    # The positions first: what was committed by then is in the outputs as they are described next.
+    with transaction(settings.registry_url) as connection:
+        positions = [progress.position(connection, job.job_id, job.handoff) for job in (live, candidate)]
+    reached = lower(*positions)
+    came = frontier.since(reached)
+    if not total(came):
+        return Since(Found({"rows": 0}), frontier)
+    spark = session(f"compare {plan.job_id}", plan.config["session_time_zone"])
+    found = comparison.compared(spark, settings, live, candidate, came, frontier.unread)
+    ceiling = {p: max(offset, reached.get(p, 0)) for p, offset in {**reached, **frontier.ceiling}.items()}
+    return Since(found, Frontier(ceiling, found.unread))
