@@ -297,6 +297,9 @@ class Sweep:
     def killed(self, step: str, at: tuple[str, int], whom: str) -> None:
         """The same with a real submit, stopped at a point and killed there: its JVM, its Python, or all of it."""
         self.restore(step)
+        if step in ("abort", "collect_garbage"):
+            # Its driver was wished to end: nobody plays that it has in another process.
+            self._stop_playing(f"{self.shop.pipeline}-g2")
         settings = self.shop.settings
         made = submit.make(
             settings,
