@@ -168,15 +168,15 @@ def test_observe_of_a_rewind_that_was_rolled_back_is_red(context, switched, inst
 
 @pytest.fixture
 def compared(installation, rewind_id, monkeypatch):
-    """Both jobs stand at 10, compared up to 5; a comparison that is submitted finds what is given to it.
+    """Both jobs stand at 10 and go on; a comparison that is submitted finds what is given to it.
 
     Returns how many were submitted: `compared({"changed": 3})`.
     """
     submits = []
 
-    def make(differences):
+    def make(differences, up_to=5):
         with transaction(installation.registry_url) as connection:
-            body = {"epoch": 2, "frontier": observing.to_json(Frontier({0: 5}))}
+            body = {"epoch": 2, "frontier": observing.to_json(Frontier({0: up_to}))}
             connection.execute(update(schema.facts).where(schema.facts.c.name == "cut_over").values(value=body))
             for job in ("visits-g1", "visits-g2"):
                 progress.record(connection, job, 1, Batch(1, {0: 0}, {0: 10}, 10, now()))
@@ -189,6 +189,8 @@ def compared(installation, rewind_id, monkeypatch):
                 counts = {"rows": 5, **differences}
                 look = Look(after, Frontier({0: 10}), counts, differences, [{"class": "changed"}])
                 observing.record(connection, rewind_id, len(submits), look)
+                for job in ("visits-g1", "visits-g2"):
+                    progress.record(connection, job, 1, Batch(2, {0: 10}, {0: 20}, 10, now()))
 
         monkeypatch.setattr(waits.StepSubmit, "execute", submit)
         return submits
@@ -214,10 +216,15 @@ def test_observe_compares_at_the_end_of_its_period_and_then_ends(context, switch
     assert steps("observe") == [("done", {"live": "visits-g2", "differences": {"changed": 3}})]
 
 
-def test_observe_compares_nothing_when_a_person_ends_it_or_nothing_came(
-    context, switched, compared, installation, rewind_id
-):
-    switched(driven=True, ago=timedelta(seconds=11), observe_seconds=600)
+def test_observe_compares_nothing_when_nothing_came(context, switched, compared):
+    switched(driven=True, ago=timedelta(seconds=61), observe_seconds=60)
+    submits = compared({}, up_to=10)
+    assert Observe(task_id="observe").poke(context) is True
+    assert submits == []
+
+
+def test_observe_compares_nothing_when_a_person_ends_it(context, switched, compared, installation, rewind_id):
+    switched(driven=True, ago=timedelta(seconds=61), observe_seconds=600)
     submits = compared({})
     with transaction(installation.registry_url) as connection:
         rewinds.fix(connection, rewind_id, "finish_now", True)
