@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rewind.core.asked_range import unexplained
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
 from rewind.core.plan import Difference, Request, from_json
-from rewind.core.planner import Code, make_plan, still_holds, unexplained
+from rewind.core.planner import Code, make_plan, still_holds
 from tests.fakes import CODE, PIPELINE, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
 
 NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import index
 
-from rewind.core import asked, names, preflight
+from rewind.core import asked_range, names, preflight
+from rewind.core.asked_range import Sight
 from rewind.core.errors import RefusedError, WorldMovedError
-from rewind.core.offsets import OffsetRange, Vector, between, merged, missing, total
+from rewind.core.offsets import OffsetRange, Vector, between, total
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import RELEASE, REPAIR, REWIND, Difference, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
@@ -59,10 +58,11 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     topic = _topic(pipeline, live, world)
     kind = REPAIR if request.end else RELEASE if request.start.strip() == "live" else REWIND
     mirror = _mirror(topic, world)
-    start = _resolve(request.start, "from", topic, mirror, live, world, now)
-    end = _resolve(request.end, "to", topic, mirror, live, world, now) if kind == REPAIR else dict(topic.latest)
-    _check_range(kind, start, end, topic, mirror)
-    accepted = _gaps(request, topic, mirror, start, end, kind)
+    sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
+    start = asked_range.resolve(request.start, "from", sight)
+    end = asked_range.resolve(request.end, "to", sight) if kind == REPAIR else dict(topic.latest)
+    asked_range.check(kind, start, end, sight)
+    accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
     differences = _differences(live, pipeline, code)
     _refuse_same(request, kind, differences, live)
     job = _job_id(kind, request.pipeline, world)
@@ -174,132 +174,6 @@ def recreated(topic: Topic, expected_id: str, position: Mapping[int, int]) -> st
 def _mirror(topic: Topic, world: World) -> MirrorState | None:
     state = world.mirror.state(topic.name)
     return state if state is not None and state.topic_id == topic.id else None
-
-
-def _need_mirror(mirror: MirrorState | None, field: str, topic: Topic) -> MirrorState:
-    if mirror is None:
-        raise RefusedError(field, f"{topic.name!r} has no mirror", f"Start it with the DAG mirror_{topic.name}")
-    return mirror
-
-
-def _resolve(
-    text: str,
-    field: str,
-    topic: Topic,
-    mirror: MirrorState | None,
-    live: Generation,
-    world: World,
-    now: datetime,
-) -> Vector:
-    wanted = asked.parse(text, topic.name, field, now)
-    position = world.lifecycle.position(live.job_id)
-    match wanted:
-        case asked.Earliest():
-            covered = _need_mirror(mirror, field, topic).start()
-            return {p: covered.get(p, topic.earliest[p]) for p in topic.latest}
-        case asked.FromLive():
-            return {p: position.get(p, topic.earliest[p]) for p in topic.latest}
-        case asked.ShiftBy(offsets=count):
-            floor = _need_mirror(mirror, field, topic).start()
-            moved = {p: position.get(p, topic.earliest[p]) + count for p in topic.latest}
-            return {p: min(max(o, floor.get(p, 0)), topic.latest[p]) for p, o in moved.items()}
-        case asked.At(instant=instant):
-            return _at(instant, field, topic, _need_mirror(mirror, field, topic), world, now)
-        case asked.Exactly(vector=vector):
-            return _exactly(vector, field, topic, mirror)
-
-
-def _at(instant: datetime, field: str, topic: Topic, mirror: MirrorState, world: World, now: datetime) -> Vector:
-    if instant > now:
-        raise RefusedError(field, f"{instant.isoformat()} lies in the future", "Ask for an instant that has passed")
-    found = world.mirror.offsets_at(topic.name, instant)
-    end = mirror.end()
-    return {p: found.get(p, end.get(p, topic.earliest[p])) for p in topic.latest}
-
-
-def _exactly(vector: Vector, field: str, topic: Topic, mirror: MirrorState | None) -> Vector:
-    unknown = sorted(vector.keys() - topic.latest.keys())
-    lacking = sorted(topic.latest.keys() - vector.keys())
-    if unknown or lacking:
-        problem = "; ".join(
-            text
-            for text in (
-                f"partitions {lacking} are missing" if lacking else "",
-                f"partitions {unknown} are unknown" if unknown else "",
-            )
-            if text
-        )
-        raise RefusedError(field, problem, f"Name exactly the partitions {sorted(topic.latest)} of {topic.name!r}")
-    first = mirror.start() if mirror else {}
-    named = {-2: lambda p: first.get(p, topic.earliest[p]), -1: lambda p: topic.latest[p]}
-    return {p: named[o](p) if o in named else o for p, o in vector.items()}
-
-
-def _check_range(kind: str, start: Vector, end: Vector, topic: Topic, mirror: MirrorState | None) -> None:
-    field = "to" if kind == REPAIR else "from"
-    inverted = [f"partition {p}: from {start[p]} to {end[p]}" for p in sorted(end) if start[p] > end[p]]
-    if inverted:
-        raise RefusedError(
-            field, f"the range is inverted or beyond the end ({'; '.join(inverted)})", "Choose an earlier start"
-        )
-    beyond = [f"partition {p}: {end[p]} after {topic.latest[p]}" for p in sorted(end) if end[p] > topic.latest[p]]
-    if beyond:
-        raise RefusedError(field, f"the range ends after Kafka's end ({'; '.join(beyond)})", "Choose an earlier end")
-    if kind == REPAIR and total(between(start, end)) == 0:
-        raise RefusedError("to", "the range is empty", "Choose a later end or an earlier start")
-    if kind == RELEASE:
-        return
-    state = _need_mirror(mirror, "from", topic)
-    before = [f"partition {p}: {start[p]} before {o}" for p, o in state.start().items() if start.get(p, o) < o]
-    if before:
-        raise RefusedError(
-            "from", f"the mirror begins later ({'; '.join(before)})", "Choose a later start, or 'earliest'"
-        )
-
-
-def _gaps(
-    request: Request, topic: Topic, mirror: MirrorState | None, start: Vector, end: Vector, kind: str
-) -> dict[int, tuple[OffsetRange, ...]]:
-    accepted = _accepted(request.accept_gaps, topic.name)
-    if kind == RELEASE or mirror is None:
-        return {}
-    reach = end if kind == REPAIR else {p: min(end[p], o) for p, o in mirror.end().items()}
-    used: dict[int, tuple[OffsetRange, ...]] = {}
-    refused: list[str] = []
-    for p in sorted(reach):
-        found = unexplained(mirror, p, OffsetRange(start[p], max(start[p], reach[p])))
-        allowed = [gap for gap in found if not missing(gap, accepted.get(p, []))]
-        refused += [_gap_text(p, gap) for gap in found if gap not in allowed]
-        if allowed:
-            used[p] = tuple(allowed)
-    if refused:
-        cure = "Name them in accept_gaps to go on without these records, or restore the mirror"
-        raise RefusedError("accept_gaps", f"the mirror lacks {'; '.join(refused)}", cure)
-    return used
-
-
-def unexplained(mirror: MirrorState, partition: int, wanted: OffsetRange) -> list[OffsetRange]:
-    """Return the offsets of `wanted` that the mirror lacks and no legal hole explains, in order."""
-    uncovered = missing(wanted, mirror.covered.get(partition, []))
-    empty = [hole.overlap(wanted) for hole in mirror.holes.get(partition, [])]
-    legal = mirror.legal_holes.get(partition, [])
-    return merged([*uncovered, *(part for hole in empty for part in missing(hole, legal))])
-
-
-def _gap_text(partition: int, gap: OffsetRange) -> str:
-    last = f"-{gap.end - 1}" if len(gap) > 1 else ""
-    return f"partition {partition} offset {gap.start}{last}"
-
-
-def _accepted(text: str, topic: str) -> dict[int, list[OffsetRange]]:
-    if not text.strip():
-        return {}
-    example = f'Write [start, end) ranges, as {{"{topic}":{{"0":[[3,4],[6,8]]}}}}'
-    try:
-        parts = json.loads(text)[topic]
-        return {int(p): [OffsetRange(index(a), index(b)) for a, b in ranges] for p, ranges in parts.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise RefusedError("accept_gaps", f"{text!r} names no gaps of {topic!r}", example) from None
 
 
 def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Difference]:
