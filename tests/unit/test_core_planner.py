@@ -36,6 +36,16 @@ def refusal(asked=None, seen=None, *, pipeline=PIPELINE, code=CODE):
 # --- what is planned
 
 
+def test_a_plan_whose_names_were_taken_meanwhile_is_refused():
+    made = planned()
+    with pytest.raises(RefusedError, match=f"output.topic: {made.output_topic} exists already"):
+        still_holds(made, PIPELINE, CODE, world(others=[made.output_topic]))
+    seen = world()
+    seen.broker.commit(made.job_id, "visits", {0: 5})
+    with pytest.raises(RefusedError, match=f"the consumer group {made.job_id} exists already"):
+        still_holds(made, PIPELINE, CODE, seen)
+
+
 def test_a_rewind_from_the_earliest_record():
     made = planned()
 

@@ -29,6 +29,9 @@ _SINK_TUNING = {
     "kafka.compression.type": "lz4",
 }
 
+BUFFER_BYTES = 32 << 20
+"""The client's own default."""
+
 
 def stream_reader(
     spark: SparkSession, settings: Settings, topic: str, start: Vector, isolation: str, max_offsets: int
@@ -78,17 +81,20 @@ def read_whole(spark: SparkSession, settings: Settings, topic: Topic, isolation:
     return read_range(spark, settings, topic.name, topic.earliest, topic.latest, isolation)
 
 
-def write(rows: DataFrame, settings: Settings, limits: Mapping[str, str]) -> None:
+def write(rows: DataFrame, settings: Settings, config: Mapping[str, str]) -> None:
     """Write sink rows (`encoding.SINK_COLUMNS`) to the topics they name, at least once.
 
     Args:
         rows: The rows.
         settings: The installation.
-        limits: Settings of the output topic, for the largest request.
+        config: Settings of the output topic, for the largest request.
     """
-    largest = int(limits.get("max.message.bytes", 1_048_588))
+    largest = int(config.get("max.message.bytes", 1_048_588))
     # Headers and framing come on top of a record that was as large as its topic allows.
-    options = {**_connection(settings), **_SINK_TUNING, "kafka.max.request.size": str(largest + 65_536)}
+    request = largest + 65_536
+    # A producer refuses a request that its buffer cannot hold.
+    limits = {"kafka.max.request.size": str(request), "kafka.buffer.memory": str(max(BUFFER_BYTES, 2 * request))}
+    options = {**_connection(settings), **_SINK_TUNING, **limits}
     rows.write.format("kafka").options(**options).save()
 
 

@@ -104,7 +104,7 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> Non
 
     Raises:
         WorldMovedError: Something that the plan rests on is no longer so.
-        RefusedError: Another rewind is active, or the source topic is gone.
+        RefusedError: Another rewind is active, the source topic is gone, or a name that it will take is taken.
     """
     live, epoch = _live(plan.request, world)
     _refuse_second(plan.request, world)
@@ -120,9 +120,10 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> Non
     moved = [f"{k} was {v}, is {now[k]}" for k, v in plan.premises().items() if now[k] != v]
     if pipeline.frozen() != plan.config:
         moved.append("the configuration has changed")
-    preflight.refuse_group_in_use(plan.job_id, world.broker)
     if moved:
         raise WorldMovedError("apply_plan", f"the world has moved: {'; '.join(moved)}", "Make a new plan")
+    _outputs(pipeline, plan.job_id, world)
+    preflight.refuse_group_in_use(plan.job_id, world.broker)
 
 
 def _refuse_stateful(pipeline: Pipeline) -> None:
