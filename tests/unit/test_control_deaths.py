@@ -95,3 +95,12 @@ def test_a_driver_that_has_lost_is_told_without_the_registry(settings):
         deaths.declare(settings, OWNER, 1, "ann", "looked dead")
         with pytest.raises(LeaseLostError):
             guard.check()
+
+
+def test_the_lease_of_a_step_can_be_declared_dead_too(settings):
+    gone = leases.Holder("burnt", "boot", (leases.Process(1, 1),), 1)
+    with transaction(settings.registry_url) as connection:
+        leases.take(connection, "rw-1.backfill", gone)
+    deaths.declare(settings, "rw-1.backfill", 1, "ann", "its host burnt")
+    with transaction(settings.registry_url) as connection:
+        assert leases.take(connection, "rw-1.backfill", gone) == 3

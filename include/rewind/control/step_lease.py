@@ -181,7 +181,12 @@ def _refuse_living(owner: str, left: Holder, state_of: StateOf) -> None:
 
 def _orphaned(owner: str, left: Holder, state: str | None) -> tuple[str, str, str]:
     problem = f"{ORPHAN} {left.driver} of {left.run} is {state or 'out of sight'}"
-    return owner, problem, "End it in the cluster, then clear this task"
+    return owner, problem, f"End it in the cluster, then clear this task; if it is gone: {declared_dead(owner)}"
+
+
+def declared_dead(owner: str) -> str:
+    """Return how an operator says that what holds a lease is dead."""
+    return f"`rewind declare-dead {owner}`"
 
 
 def _living(owner: str, left: Holder) -> list[Process]:
@@ -191,7 +196,10 @@ def _living(owner: str, left: Holder) -> list[Process]:
         LeaseHeldError: They were on another host, and may live.
     """
     if left.host != socket.gethostname():
-        raise LeaseHeldError(f"{owner} was submitted on host {left.host}: whether it lives is not to be seen from here")
+        unseen = "whether it lives is not to be seen from here"
+        raise LeaseHeldError(
+            f"{owner} was submitted on host {left.host}: {unseen}; if it is gone: {declared_dead(owner)}"
+        )
     tasks = [p for p in left.processes if leases.process_of(p.pid) == p and p.pid != os.getpid()]
     return list(dict.fromkeys([*tasks, *processes.marked(VARIABLE, left.mark)]))
 
