@@ -144,8 +144,7 @@ class Sweep:
     def steps(self) -> Mapping[str, Callable[[], None]]:
         """Return each step, in order, and what it takes."""
         settings, pipeline = self.shop.settings, self.shop.pipeline
-        asked = {"dry_run": False, "same_code": True, "consumer_groups": [f"{pipeline}-reader"]}
-        back = {"dry_run": False, "reason": "drawn"}
+        asked, back = self._asked(), {"dry_run": False, "reason": "drawn"}
         return {
             "deploy": lambda: deploy.run(settings, pipeline, "earliest"),
             "plan": lambda: plan.run(settings, REWIND, pipeline, json.dumps(asked)),
@@ -157,6 +156,9 @@ class Sweep:
             "rollback": lambda: rollback.run(settings, ROLLBACK, pipeline, back),
             "collect_garbage": lambda: collect_garbage.run(settings, dry_run=False),
         }
+
+    def _asked(self) -> dict[str, Any]:
+        return {"dry_run": False, "same_code": True, "consumer_groups": [f"{self.shop.pipeline}-reader"]}
 
     def history(self, records: int) -> None:
         """Produce, and mirror."""
@@ -334,6 +336,7 @@ class Sweep:
         back = json.dumps({"dry_run": False, "reason": "drawn"})
         return {
             "deploy": ["--pipeline", self.shop.pipeline, "--from", "earliest"],
+            "plan": [*rewind, "--pipeline", self.shop.pipeline, "--request", json.dumps(self._asked())],
             "abort": [*rewind, "--reason", "drawn"],
             "rollback": ["--rollback-id", ROLLBACK, "--pipeline", self.shop.pipeline, "--request", back],
             "collect_garbage": [],
