@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,8 +38,11 @@ DAMAGES = (torn, flipped, missing)
 
 
 def registry(sweep: Sweep) -> Path:
-    """Return the registry's file."""
-    return Path(sweep.shop.settings.registry_url.removeprefix("sqlite:///"))
+    """Return the registry's file, with all of it in that one file."""
+    file = Path(sweep.shop.settings.registry_url.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return file
 
 
 def delta_log(sweep: Sweep) -> Path:

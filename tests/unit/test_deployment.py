@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import configparser
+import importlib.util
+import json
+import os
 import re
+import sqlite3
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from rewind.core.settings import ENVIRONMENT_KEYS, from_environment
 from rewind.local import airflow, airflow_config
-from tests.workshop import PROJECT
+from rewind.local.stack import POOL
+from tests.workshop import PROJECT, wait_for
 
 COMPOSE = PROJECT / "docker-compose.yaml"
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()
@@ -33,7 +40,7 @@ OTHER_VALUE = {
     ("core", "execution_api_server_url"): "the service's name",
     ("core", "fernet_key"): "a secret",
     ("core", "plugins_folder"): "a place in the image",
-    ("core", "simple_auth_manager_passwords_file"): "a secret",
+    ("core", "simple_auth_manager_passwords_file"): "a place on the volume, written by init",
     ("database", "sql_alchemy_conn"): "PostgreSQL",
     ("logging", "base_log_folder"): "a place on the volume",
 }
@@ -108,7 +115,7 @@ def test_there_is_no_default_secret():
         for name, value in body.get("environment", {}).items():
             if secret.search(name):
                 asked = re.fullmatch(r".*\$\{\w+:\?set it in \.env\}.*", value)
-                assert asked or value.startswith("/run/secrets/"), f"{service}: {name}"
+                assert asked or value == "/rewind/airflow/passwords.json", f"{service}: {name}"
     asked = set(re.findall(r"\$\{(\w+):\?", COMPOSE.read_text()))
     example = dict(
         line.split("=", 1) for line in (PROJECT / ".env.example").read_text().splitlines() if line[:1].isupper()
@@ -172,7 +179,13 @@ def test_volumes_and_files_are_there():
     assert all((PROJECT / name).exists() for name in mounted if name.startswith("."))
     for *sources, _ in copied():
         assert all((PROJECT / source).exists() for source in sources), sources
-    assert body["secrets"].keys() == {"airflow_passwords"}
+    assert ("plugins" in {target for *_, target in copied()}) == (PROJECT / "plugins").exists()
+
+
+def test_the_build_sees_what_it_copies_and_no_secret():
+    allowed = set(re.findall(r"^!(.+)$", (PROJECT / ".dockerignore").read_text(), re.MULTILINE))
+    assert {source.rstrip("/").split("/")[0] for *sources, _ in copied() for source in sources} == allowed
+    assert ".env" in (PROJECT / ".gitignore").read_text().splitlines()
 
 
 def test_the_image_is_what_the_locks_say():
@@ -188,4 +201,90 @@ def test_the_image_is_what_the_locks_say():
 def test_airflow_runs_what_the_local_stack_runs():
     for name, arguments in airflow.ARGUMENTS.items():
         command = SERVICES[name]["command"]
-        assert " ".join(("airflow", *arguments)) in (command[2] if command[0] == "sh" else " ".join(command))
+        text = (PROJECT / command[1]).read_text() if command[0] == "sh" else " ".join(command)
+        assert " ".join(("airflow", *arguments)) in text
+
+
+def test_airflow_knows_each_of_its_settings():
+    spec = importlib.util.find_spec("airflow")
+    assert spec is not None
+    assert spec.origin is not None
+    known = yaml.safe_load((Path(spec.origin).parent / "config_templates" / "config.yml").read_text())
+    assert not [(section, key) for section, key in team() if key not in known[section]["options"]]
+
+
+def test_a_second_rewind_of_a_pipeline_finds_room_on_the_workers():
+    conf = dict(
+        line.split(maxsplit=1)
+        for line in (PROJECT / "deploy" / "spark" / "spark-defaults.conf").read_text().splitlines()
+        if line[:1] != "#"
+    )
+    cores, memory = SERVICES["spark-worker-1"]["command"][3], SERVICES["spark-worker-1"]["command"][5]
+    per_worker = min(int(cores) // int(conf["spark.executor.cores"]), int(memory[:-1]) // int(gigabytes(conf)))
+    executors = int(conf["spark.cores.max"]) // int(conf["spark.executor.cores"])
+    # Mirror, live, standby, candidate, a step, and what collects garbage: one that found no room would wait for ever.
+    assert 2 * per_worker // executors >= 6
+
+
+def gigabytes(conf):
+    """The memory of an executor."""
+    return conf["spark.executor.memory"].removesuffix("g")
+
+
+def program(folder, name, text):
+    """Put a program of a test's own before those of the path."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def own_path(folder):
+    return {"PATH": f"{folder}:{os.environ['PATH']}", "TOLD": str(folder / "told")}
+
+
+def test_init_makes_what_airflow_needs(tmp_path):
+    program(tmp_path, "airflow", 'echo "$*" >> "$TOLD"')
+    file = tmp_path / "airflow-home" / "passwords.json"
+    environment = {
+        **own_path(tmp_path),
+        "PYTHONPATH": str(PROJECT / "include"),
+        "REWIND_HOME": str(tmp_path / "home"),
+        "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(file),
+        "AIRFLOW_ADMIN_PASSWORD": "one",
+        "AIRFLOW_VIEWER_PASSWORD": 'two "quoted"',
+    }
+    _, path = SERVICES["init"]["command"]
+    for _ in range(2):
+        subprocess.run([sys.executable, str(PROJECT / path)], env=environment, check=True)
+    assert json.loads(file.read_text()) == {"admin": "one", "viewer": 'two "quoted"'}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert (tmp_path / "home" / "events").is_dir()
+    name, slots, text = POOL
+    assert (tmp_path / "told").read_text().splitlines() == 2 * ["db migrate", f"pools set {name} {slots} {text}"]
+    with sqlite3.connect(tmp_path / "home" / "registry.db") as registry:
+        assert registry.execute("select count(*) from leases").fetchone() == (0,)
+
+
+def test_the_scheduler_comes_back_and_at_the_end_goes_before_the_drivers(tmp_path):
+    told = tmp_path / "told"
+    ends = "trap 'echo scheduler ended >> \"$TOLD\"; exit 0' TERM"
+    waits = "while :; do sleep 0.05; done"
+    # Crashes the first time, runs the second.
+    program(
+        tmp_path,
+        "airflow",
+        f'{ends}\necho "$*" >> "$TOLD"\n[ "$(wc -l < "$TOLD")" -gt 1 ] || exit 1\necho up >> "$TOLD"\n{waits}',
+    )
+    program(tmp_path, "python", 'case "$2" in *supervise.stop_all*) echo drivers ended >> "$TOLD";; esac')
+    _, path = SERVICES["scheduler"]["command"]
+    container = subprocess.Popen(["sh", str(PROJECT / path)], env=own_path(tmp_path))
+    try:
+        wait_for("the second scheduler", lambda: told.exists() and "up" in told.read_text(), 20)
+        container.terminate()
+        assert container.wait(20) == 0
+    finally:
+        container.kill()
+    started = "scheduler --skip-serve-logs"
+    assert told.read_text().splitlines() == [started, started, "up", "scheduler ended", "drivers ended"]
+    assert SERVICES["scheduler"]["stop_grace_period"] == "120s", "30 s for the scheduler and 50 s for the drivers"
