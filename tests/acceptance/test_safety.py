@@ -19,7 +19,9 @@ from tests.crashes import ALL, HALF_DONE, Life, check
 from tests.hostile import Land, race
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
+from tests.observed import rolled_back_by_itself
 from tests.races import pointer_race, start_race
+from tests.stage import Stage
 from tests.workshop import Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
@@ -116,6 +118,15 @@ def test_shows_10_the_lifecycle_on_a_standalone_cluster(
         monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
         live_on(make_settings, broker, tmp_path, "oncluster", REWIND_SPARK_MASTER=url)
     figure("standalone", "passed")
+
+
+def test_differences_while_observing_are_rolled_back_by_themselves(figure: Figure, tmp_path: Path, jars: Path) -> None:
+    stage = Stage(tmp_path / "home", jars, "guarded", 1)
+    try:
+        rolled_back_by_itself(stage)
+    finally:
+        stage.down()
+    figure("rolled_back_by_itself", "passed")
 
 
 def live_on(
