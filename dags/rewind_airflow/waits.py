@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -172,10 +173,11 @@ class Observe(Wait):
         return not pending
 
     def _tell(self, observed: Observed) -> None:
-        if observed.differences:
-            self.log.warning("%s: %s", observed.told(), json.dumps(observed.sample, default=str))
-        elif observed.looks:
-            self.log.info("%s", observed.told())
+        # The counts last: a failed task is shown by the end of its log.
+        for row in observed.sample:
+            self.log.warning("differs: %s", json.dumps(row, default=str))
+        if observed.looks:
+            self.log.log(logging.WARNING if observed.differences else logging.INFO, "%s", observed.told())
 
     def _compare(self, context: Context) -> None:
         """Submit one comparison and follow it to its end: data is touched by a spark-submit alone."""

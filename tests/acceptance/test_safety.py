@@ -37,6 +37,7 @@ from tests.hostile import Land, race
 from tests.integration.test_mirror import mirror_digests, topic_digests
 from tests.machine import REACHED, Lifecycle
 from tests.mutants import MUTANTS
+from tests.observed import rolled_back_by_itself
 from tests.races import pointer_race, start_race
 from tests.stage import Stage
 from tests.stub_stage import StubStage, stub_stage
@@ -272,6 +273,15 @@ def test_shows_10_the_lifecycle_on_a_standalone_cluster(
         monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
         live_on(make_settings, broker, tmp_path, "oncluster", REWIND_SPARK_MASTER=url)
     figure("standalone", "passed, with include/ out of the workers' reach")
+
+
+def test_differences_while_observing_are_rolled_back_by_themselves(figure: Figure, tmp_path: Path, jars: Path) -> None:
+    stage = Stage(tmp_path / "home", jars, "guarded", 1)
+    try:
+        rolled_back_by_itself(stage)
+    finally:
+        stage.down()
+    figure("rolled_back_by_itself", "passed")
 
 
 def live_on(
