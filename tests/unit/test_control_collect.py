@@ -415,3 +415,19 @@ def test_c10_without_a_stored_cut_over_nothing_is_collected_whatever_the_tasks_s
             collect.retire_and_collect(settings, job)
     assert (state(settings), ledger(settings)) == ("live", [])
     assert {OUTPUT, DEAD} <= set(broker.topics())
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_an_hour_off_ends_no_grace(settings, broker, monkeypatch, hours):
+    owned(settings, broker, lifecycle.STANDBY)
+    with transaction(settings.registry_url) as connection:
+        streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
+        leases.take(connection, "visits_converter-g2", leases.this_driver())
+        generations.set_grace(connection, JOB, now() - timedelta(hours=2))
+    jumped = now() + timedelta(hours=hours)
+    monkeypatch.setattr(collect, "now", lambda: jumped)
+    with pytest.raises(RetryError, match=r"clock: it is .* what every stream wrote last\. Set the clocks right"):
+        collect.retire_and_collect(settings, JOB)
+    with transaction(settings.registry_url) as connection:
+        assert generations.read(connection, JOB).state == lifecycle.STANDBY
+        assert streams.needed(connection, JOB).wish == streams.RUN

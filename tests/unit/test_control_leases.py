@@ -8,14 +8,15 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import update
 
 from rewind.control import guard, leases, schema
-from rewind.control.database import transaction
+from rewind.control.database import now, transaction
 from rewind.control.guard import REGISTRY_AWAY_SECONDS, Guard
 from rewind.control.leases import Holder, Process
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, RetryError
@@ -288,7 +289,7 @@ def test_a_registry_that_is_away_is_borne_for_its_time_and_no_longer(settings, m
     clock = [1000.0]
     with Guard(settings, OWNER, clock=lambda: clock[0]) as held:
 
-        def away(url):
+        def away(*_: object):
             raise RetryError("registry away")
 
         monkeypatch.setattr(guard, "transaction", away)
@@ -308,10 +309,40 @@ def test_a_registry_that_is_away_is_borne_for_its_time_and_no_longer(settings, m
 def test_a_registry_that_is_away_at_the_end_does_not_fail_the_driver(settings, monkeypatch):
     with Guard(settings, OWNER):
 
-        def away(url):
+        def away(*_: object):
             raise RetryError("registry away")
 
         monkeypatch.setattr(guard, "transaction", away)
     monkeypatch.undo()
     with (settings.home / "locks" / f"{OWNER}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_locked_registry_holds_no_batch_up(settings, monkeypatch):
+    with Guard(settings, OWNER) as held:
+        asked = []
+
+        @contextmanager
+        def locked(url, patience):
+            asked.append(patience)
+            raise RetryError("registry locked")
+            yield
+
+        monkeypatch.setattr(guard, "transaction", locked)
+        held.check()
+        monkeypatch.undo()
+    assert asked == [guard.RENEW_MILLISECONDS] == [2_000]
+
+
+def test_one_driver_that_agrees_is_enough_for_a_clock(settings):
+    with transaction(settings.registry_url) as connection:
+        leases.take(connection, "step-rw-1", replace(leases.this_driver(), run="rewind_plan run plan"))
+        later = now() + timedelta(hours=1)
+        assert leases.clock_skew(connection, later) is None, "a step's lease tells nothing"
+        for number in (1, 2):
+            leases.take(connection, f"visits_converter-g{number}", leases.this_driver())
+        stuck = schema.leases.c.owner == "visits_converter-g2"
+        connection.execute(update(schema.leases).where(stuck).values(renewed_at=now() - timedelta(hours=2)))
+        assert leases.clock_skew(connection, now()) is None
+        assert leases.clock_skew(connection, now() + timedelta(hours=1)) > timedelta(minutes=59)
+        assert leases.clock_skew(connection, now() - timedelta(hours=1)) < timedelta(minutes=-59)

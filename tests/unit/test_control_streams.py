@@ -285,6 +285,28 @@ def test_a_crash_loop_is_quarantined_until_it_is_wished_to_run(settings, driver)
     assert supervise.look(settings, OWNER).state == supervise.STARTING
 
 
+def test_a_world_that_is_away_quarantines_nothing_however_long_it_is(settings, driver):
+    driver.source = "import sys; print('ERROR [g1] RetryError: Kafka at nowhere: away'); sys.exit(75)"
+    for _ in range(7):
+        assert supervise.look(settings, OWNER).state == supervise.STARTING
+        wait_dead(pid(settings))
+        assert supervise.look(settings, OWNER).state == supervise.WAITING
+        forward(settings)
+
+    found = stream(settings)
+    assert (found.failures, found.quarantined_at) == (0, None)
+    assert "Kafka at nowhere: away" in found.last_failure
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state"), [(timedelta(minutes=4), supervise.WAITING), (timedelta(hours=1), supervise.STARTING)]
+)
+def test_a_clock_that_was_set_back_does_not_hold_a_stream_up(settings, driver, ahead, state):
+    with transaction(settings.registry_url) as connection:
+        connection.execute(update(schema.streams).values(next_start_at=now() + ahead, failures=1))
+    assert supervise.look(settings, OWNER).state == state
+
+
 def test_a_wish_to_drain_starts_nothing_and_its_end_is_no_failure(settings, driver):
     supervise.look(settings, OWNER)
     first = pid(settings)

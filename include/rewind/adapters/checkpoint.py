@@ -7,23 +7,33 @@ batch (Spark's `OffsetSeqLog` and `CommitLog`).
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
 from rewind.adapters import files
+from rewind.core.errors import IntegrityError
 from rewind.core.offsets import Vector
+
+CURE = "Restore the checkpoint from a backup, then run the stream again; without one, rewind with same_code"
 
 
 def first_offsets(spark: SparkSession, checkpoint: str) -> Vector | None:
-    """Return where a query's Kafka source began, or None for a query that never ran."""
-    text = files.read_text(spark, f"{checkpoint}/sources/0/0")
-    return None if text is None else _vector(text[text.index("{") :])
+    """Return where a query's Kafka source began, or None for a query that never ran.
+
+    Raises:
+        IntegrityError: What stands there is no offsets.
+    """
+    return _parsed(spark, f"{checkpoint}/sources/0/0", lambda text: text[text.index("{") :])
 
 
 def end_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Vector | None:
-    """Return the next offsets after a batch, or None when the batch was never begun."""
-    text = files.read_text(spark, f"{checkpoint}/offsets/{batch}")
-    return None if text is None else _vector(text.splitlines()[2])
+    """Return the next offsets after a batch, or None when the batch was never begun.
+
+    Raises:
+        IntegrityError: What stands there is no offsets.
+    """
+    return _parsed(spark, f"{checkpoint}/offsets/{batch}", lambda text: text.splitlines()[2])
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int | None:
@@ -41,9 +51,15 @@ def start_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Vector:
     return found or {}
 
 
-def _vector(text: str) -> Vector:
-    (partitions,) = json.loads(text).values()
-    return {int(p): o for p, o in partitions.items()}
+def _parsed(spark: SparkSession, path: str, body: Callable[[str], str]) -> Vector | None:
+    text = files.read_text(spark, path)
+    if text is None:
+        return None
+    try:
+        (partitions,) = json.loads(body(text)).values()
+        return {int(p): o for p, o in partitions.items()}
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise IntegrityError(f"checkpoint: {path} is torn or changed ({error}). {CURE}") from error
 
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:

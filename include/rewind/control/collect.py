@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from rewind.control import generations, leases, manifest, rewinds, schema, streams, supervise
 from rewind.control.broker import Broker
@@ -16,7 +16,7 @@ from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
 from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
-from rewind.core.errors import LeaseHeldError, RefusedError
+from rewind.core.errors import LeaseHeldError, RefusedError, RetryError
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 
@@ -71,7 +71,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 
     Raises:
         RefusedError: Its grace is not over, or its state forbids it.
-        RetryError: Its driver does not end.
+        RetryError: Its driver does not end, or this clock is not that of the drivers.
     """
     with side_effect("standby.drain"), transaction(settings.registry_url) as connection:
         state = generations.read(connection, job_id).state
@@ -79,6 +79,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
         if state == lifecycle.STANDBY:
             if not _grace_is_over(until, job_id in rewinds.watched_standbys(connection)):
                 raise RefusedError("job_id", f"{job_id} stands by until {until}Z", "Wait, or switch again")
+            _check_clock(connection)
             streams.wish(connection, job_id, streams.GENERATION, streams.DRAIN)
     if state == lifecycle.STANDBY:
         supervise.end(settings, job_id)
@@ -132,6 +133,19 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 def _grace_is_over(until: datetime | None, watched: bool) -> bool:
     # While the switch that replaced it is still being watched, a rollback may need it, whatever the clock says.
     return until is not None and until <= now() and not watched
+
+
+def _check_clock(connection: Connection) -> None:
+    """Check that the grace was not ended by a clock that jumped.
+
+    Raises:
+        RetryError: This clock is far from that of every living stream.
+    """
+    skew = leases.clock_skew(connection, now())
+    if skew is not None:
+        ahead = "ahead of" if skew > timedelta(0) else "behind"
+        cure = "Set the clocks right, or declare dead who is no more (`python -m rewind declare-dead`)"
+        raise RetryError(f"clock: it is {abs(skew)} {ahead} what every stream wrote last. {cure}, then collect again")
 
 
 def _delete(settings: Settings, generation: Generation, entry: Entry) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,24 +26,24 @@ WRITER_LOCK = 0x726577696E64
 
 
 @lru_cache
-def engine(url: str) -> Engine:
-    """Return the engine of a registry, one a process and URL.
+def engine(url: str, patience: int = BUSY_MILLISECONDS) -> Engine:
+    """Return the engine of a registry, one a process, URL and patience with locks, in milliseconds.
 
     Connections are not pooled: SQLite files are cheap to open, and forked Airflow workers must share none.
     """
     made = create_engine(url, poolclass=NullPool)
     if made.dialect.name == "sqlite":
-        event.listen(made, "connect", _prepare_sqlite)
+        event.listen(made, "connect", partial(_prepare_sqlite, patience))
         event.listen(made, "begin", _begin_immediate)
     if made.dialect.name == "postgresql":
-        event.listen(made, "begin", _begin_alone)
+        event.listen(made, "begin", partial(_begin_alone, patience))
     return made
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(patience: int, connection: Any, _record: Any) -> None:
     # The driver must not open transactions by itself, or BEGIN IMMEDIATE below would come too late.
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", f"busy_timeout={BUSY_MILLISECONDS}", "foreign_keys=ON", "synchronous=FULL"):
+    for pragma in ("journal_mode=WAL", f"busy_timeout={patience}", "foreign_keys=ON", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -53,22 +53,26 @@ def _begin_immediate(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _begin_alone(connection: Connection) -> None:
+def _begin_alone(patience: int, connection: Connection) -> None:
     # The same promise as on SQLite: what a transaction reads stays true until it ends (ADR 0008).
-    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {BUSY_MILLISECONDS}")
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {patience}")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
 
 
 @contextmanager
-def transaction(url: str) -> Iterator[Connection]:
+def transaction(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connection]:
     """Run the body in one transaction, committed at its end and rolled back on any error.
+
+    Args:
+        url: SQLAlchemy URL of the registry.
+        patience: Milliseconds to wait for a lock.
 
     Raises:
         RetryError: The registry is locked, away, missing, damaged, or cannot be reached.
     """
     _refuse_missing(url)
     try:
-        with engine(url).begin() as connection:
+        with engine(url, patience).begin() as connection:
             yield connection
     except DatabaseError as error:
         # Its other kinds say that a statement or a value is wrong, not that the registry is.

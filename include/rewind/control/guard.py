@@ -20,6 +20,8 @@ from rewind.core.settings import Settings
 RENEW_SECONDS = 5.0
 REGISTRY_AWAY_SECONDS = 900.0
 """How long a driver goes on without a registry. A lease cannot pass on meanwhile: that needs the registry."""
+RENEW_MILLISECONDS = 2_000
+"""How long a batch waits for a registry that somebody locks: a stream must not stand still with it."""
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +105,7 @@ class Guard:
             LeaseLostError: A newer token was handed out.
             RetryError: The registry is away.
         """
-        with transaction(self._settings.registry_url) as connection:
+        with transaction(self._settings.registry_url, RENEW_MILLISECONDS) as connection:
             leases.renew(connection, self._owner, self.token)
         self._renewed = self._clock()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from sqlalchemy import Connection, insert, select, update
 from rewind.control import schema
 from rewind.control.database import now
 from rewind.core.errors import LeaseHeldError, LeaseLostError
+
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""How far the clocks of an installation may differ; drivers renew their leases far more often."""
 
 _table = schema.leases
 
@@ -93,6 +96,19 @@ def read(connection: Connection, owner: str) -> Lease | None:
     """Return the lease of an owner, or None when it was never taken."""
     row = connection.execute(select(_table).where(_table.c.owner == owner)).one_or_none()
     return None if row is None else Lease(row.owner, row.token, _holder(row.holder), row.renewed_at)
+
+
+def clock_skew(connection: Connection, at: datetime) -> timedelta | None:
+    """Return how far this clock, which says `at`, is ahead of all living streams' last words; behind is negative.
+
+    None when it agrees with one of them within `CLOCK_TOLERANCE`, or when no stream lives that could tell.
+    """
+    rows = connection.execute(select(_table.c.holder, _table.c.renewed_at)).all()
+    holders = [(_holder(row.holder), row.renewed_at) for row in rows]
+    # A step's lease was written by the clock in question.
+    skews = [at - renewed for holder, renewed in holders if holder is not None and not holder.run and alive(holder)]
+    least = min(skews, key=abs, default=timedelta(0))
+    return least if abs(least) > CLOCK_TOLERANCE else None
 
 
 def take(connection: Connection, owner: str, holder: Holder) -> int:

@@ -17,6 +17,8 @@ GENERATION, MIRROR = "generation", "mirror"
 MOST_FAILURES = 5
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
+AWAY_PAUSE = timedelta(seconds=30)
+"""Between starts while broker, registry or disk are away: no failure of the stream, however long it takes."""
 
 _table = schema.streams
 
@@ -96,6 +98,13 @@ def count_failure(connection: Connection, owner: str, how: str) -> Stream:
         "quarantined_at": quarantine,
         "launched": None,
     }
+    connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+    return needed(connection, owner)
+
+
+def count_absence(connection: Connection, owner: str, how: str) -> Stream:
+    """Record that a driver ended because the world was away: a pause, and nothing towards a quarantine."""
+    values = {"last_failure": how, "next_start_at": now() + AWAY_PAUSE, "launched": None}
     connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
     return needed(connection, owner)
 

@@ -81,7 +81,7 @@ def look(settings: Settings, owner: str) -> Sighting:
         if _launched_lives(stream):
             return Sighting(STARTING, f"{owner}: driver {stream.launched} is starting")
         if stream.launched is not None and stream.wish == streams.RUN:
-            stream = streams.count_failure(connection, owner, _last_words(settings, owner))
+            stream = _ended(connection, owner, _last_words(settings, owner))
         streams.set_launched(connection, owner, None)
         blocked = _blocked(stream)
         if blocked is not None:
@@ -217,6 +217,12 @@ def _attached(connection: Connection, stream: Stream, who: str) -> Sighting:
     return Sighting(state, f"{stream.owner}: {state}, {who}")
 
 
+def _ended(connection: Connection, owner: str, words: str) -> Stream:
+    # As `steps.main.run` writes it. An hour without broker would else quarantine every stream.
+    away = f" {RetryError.__name__}: " in words
+    return (streams.count_absence if away else streams.count_failure)(connection, owner, words)
+
+
 def _this_process() -> Process:
     found = leases.process_of(os.getpid())
     assert found is not None
@@ -238,7 +244,8 @@ def _blocked(stream: Stream) -> Sighting | None:
         return Sighting(
             QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.last_failure}"
         )
-    if stream.next_start_at is not None and stream.next_start_at > now():
+    if stream.next_start_at is not None and timedelta(0) < stream.next_start_at - now() <= streams.LONGEST_PAUSE:
+        # A longer pause was never set: the clock was set back since, and the stream would stand still as long.
         return Sighting(
             WAITING, f"{stream.owner}: next start at {stream.next_start_at}Z after {stream.failures} failures"
         )

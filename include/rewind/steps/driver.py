@@ -25,6 +25,7 @@ from rewind.control.progress import Batch
 from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RetryError, RewindError
 from rewind.core.settings import Settings
+from rewind.steps import failures
 
 POLL_SECONDS = 0.5
 
@@ -108,7 +109,8 @@ class Driver:
         except StreamingQueryException as error:
             if self._draining and Drained.__name__ in str(error):
                 return True
-            raise RewindError(f"{self._source.owner}: {error}") from error
+            known = failures.typed(error)
+            raise (RewindError(f"{self._source.owner}: {error}") if known is error else known) from error
 
     def _ask(self) -> None:
         if self._draining or time.monotonic() - self._asked_at < 1:
@@ -129,14 +131,14 @@ class Driver:
             query.stop()
 
     def _reconcile(self) -> None:
-        """Record the last committed batch, which a crash may have kept from being recorded."""
+        """Record the last committed batch, which a crash may have kept from the registry or from the group."""
         last = checkpoint.last_committed(self._spark, self._source.checkpoint)
         if last is None:
             return
         with transaction(self._settings.registry_url) as connection:
             newest = progress.newest(connection, self._source.owner)
-        if newest is None or newest.batch < last:
-            self._events.put(_Committed(last, None))
+        recorded = newest.rows if newest is not None and newest.batch == last else None
+        self._events.put(_Committed(last, recorded))
 
     def _record(self) -> None:
         while not self._events.empty():
@@ -162,7 +164,7 @@ class Driver:
         start = checkpoint.start_offsets(self._spark, place, committed.batch)
         end = checkpoint.end_offsets(self._spark, place, committed.batch)
         if end is None:
-            raise IntegrityError(f"{place}: batch {committed.batch} is committed but has no offsets")
+            raise IntegrityError(f"{place}: batch {committed.batch} is committed but has no offsets. {checkpoint.CURE}")
         span = sum(offset - start.get(p, 0) for p, offset in end.items())
         rows = span if committed.rows is None else committed.rows
         return Batch(committed.batch, start, end, rows, now())

@@ -23,6 +23,19 @@ class Kind:
     told: str
 
 
+RETRIABLE = (
+    "Timeout",
+    "Disconnect",
+    "Network",
+    "NotLeaderOrFollower",
+    "LeaderNotAvailable",
+    "NotEnoughReplicas",
+    "CoordinatorNotAvailable",
+    "NotCoordinator",
+    "BrokerNotAvailable",
+    "RetriableCommitFailed",
+)
+"""Errors of Kafka that end by themselves once its brokers are well."""
 KINDS = (
     Kind(
         ("No space left on device", "database or disk is full"),
@@ -30,7 +43,12 @@ KINDS = (
         "a disk is full: free some of it, then run this again",
     ),
     Kind(
-        ("org.apache.kafka.common.errors.", "KafkaException", "Connection to node"),
+        (
+            *(f"org.apache.kafka.common.errors.{name}Exception" for name in RETRIABLE),
+            "Failed to construct kafka consumer",
+            "Failed to construct kafka producer",
+            "Connection to node",
+        ),
         RetryError,
         "Kafka did not answer: is it up (`make status`)? Then run this again",
     ),

@@ -31,10 +31,11 @@ def run(body: Callable[[Settings], None], tag: str) -> int:
     logging.getLogger("kafka").setLevel(logging.WARNING)
     try:
         body(from_environment(os.environ))
-    except RewindError as error:
-        logging.getLogger(__name__).error("%s: %s", type(error).__name__, error)
-        return error.exit_code
-    except Exception:  # noqa: BLE001 - the outermost frame: told whole, and a failure
+    except Exception as thrown:  # noqa: BLE001 - the outermost frame: told whole, and a failure
+        error = failures.typed(thrown)
+        if isinstance(error, RewindError):
+            logging.getLogger(__name__).error("%s: %s", type(error).__name__, error)
+            return error.exit_code
         logging.getLogger(__name__).error("%s", traceback.format_exc())
         return 1
     return 0

@@ -1,0 +1,84 @@
+"""What a checkpoint says, whole and damaged; and what a driver makes of it at its start."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from rewind.adapters import checkpoint
+from rewind.control import leases, progress
+from rewind.control.database import now, transaction
+from rewind.control.progress import Batch
+from rewind.core.errors import IntegrityError, RetryError, RewindError
+from rewind.steps import driver as module
+from rewind.steps.driver import Driver, Source
+from tests.fakes import installation
+
+OWNER = "visits_converter-g1"
+
+
+@pytest.mark.parametrize("text", ["", "v1\n{}\n", 'v1\n{}\n{"visits":{"0":5', 'v1\n{}\n{"visits":[1]}'])
+def test_offsets_that_are_torn_are_refused_with_the_cure(spark, tmp_path, text):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "5").write_text(text)
+    with pytest.raises(IntegrityError, match=r"checkpoint: .*/offsets/5 is torn or changed .*Restore the checkpoint"):
+        checkpoint.end_offsets(spark, str(tmp_path), 5)
+
+
+def test_whole_offsets(spark, tmp_path):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "5").write_text('v1\n{}\n{"visits":{"0":50,"1":7}}')
+    assert checkpoint.end_offsets(spark, str(tmp_path), 5) == {0: 50, 1: 7}
+    assert checkpoint.end_offsets(spark, str(tmp_path), 6) is None
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return installation(tmp_path / "home")
+
+
+@pytest.fixture
+def driver(settings, monkeypatch):
+    """A driver whose checkpoint has committed batch 3, from 5 to 9, and whose group is a list of commits."""
+    committed = []
+    monkeypatch.setattr(module, "Broker", lambda _: SimpleNamespace(commit=lambda *a: committed.append(a)))
+    for name, answer in (("last_committed", 3), ("start_offsets", {0: 5}), ("end_offsets", {0: 9})):
+        monkeypatch.setattr(module.checkpoint, name, lambda *_, answer=answer: answer)
+    with transaction(settings.registry_url) as connection:
+        token = leases.take(connection, OWNER, leases.this_driver())
+    guard = SimpleNamespace(token=token, check_token=lambda: None)
+    spark = SimpleNamespace(streams=SimpleNamespace(addListener=lambda _: None))
+    made = Driver(settings, Source(OWNER, "visits", "/checkpoint", group=OWNER), guard, spark)
+    made.committed = committed
+    return made
+
+
+@pytest.mark.parametrize("recorded", [None, 2])
+def test_what_a_crash_kept_from_registry_or_group_is_made_up_for_at_the_next_start(settings, driver, recorded):
+    if recorded is not None:
+        with transaction(settings.registry_url) as connection:
+            progress.record(connection, OWNER, 1, Batch(3, {0: 5}, {0: 9}, recorded, now()))
+    driver.run(lambda: SimpleNamespace(awaitTermination=lambda _: True))
+    assert driver.committed == [(OWNER, "visits", {0: 9})]
+    with transaction(settings.registry_url) as connection:
+        found = progress.newest(connection, OWNER)
+    # Where its rows were counted already they stay: offsets without a record are not among them.
+    assert (found.batch, found.rows) == (3, recorded or 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"),
+    [
+        ("org.apache.kafka.common.errors.TimeoutException: out not present", RetryError),
+        ("org.apache.kafka.common.errors.RecordTooLargeException: 2 MB", RewindError),
+    ],
+)
+def test_only_a_world_that_is_away_asks_for_a_retry(driver, text, raised):
+    def fails(_):
+        raise StreamingQueryException(text)
+
+    with pytest.raises(RewindError) as seen:
+        driver.run(lambda: SimpleNamespace(awaitTermination=fails))
+    assert type(seen.value) is raised
