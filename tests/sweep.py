@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -19,20 +20,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import psutil
+from pyspark.sql import SparkSession
 from sqlalchemy import Connection, delete, select
 
-from rewind.control import bundle, collect, generations, leases, progress, schema, streams, submit, supervise
+from rewind.control import announce, bundle, collect, generations, leases, progress, schema, streams, submit, supervise
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
+from rewind.control.guard import Guard
 from rewind.control.progress import Batch
-from rewind.core import crash
-from rewind.core.coordinates import SOURCE
+from rewind.core import coordinates, crash
 from rewind.local import broker as local_broker
 from rewind.steps import (
     abort,
@@ -42,7 +44,9 @@ from rewind.steps import (
     cut_over,
     deploy,
     main,
+    merge,
     plan,
+    recheck,
     rollback,
     spin_up,
     validate,
@@ -50,88 +54,33 @@ from rewind.steps import (
 from tests import crashes, readers
 from tests.crashes import REWIND, ROLLBACK
 from tests.ground import Ground
+from tests.trace import NOBODYS, Crash, Snapshot, Trace
 from tests.workshop import wait_for
 
-BOOKKEEPING = {
-    "announcements": "prepared with the pointer in one transaction; then the mark that it was sent, after it was",
-    "approvals": "a person's answer",
-    "chunks": "the cut of a wave, fixed with it, and the state that a repeat reads first",
-    "deletions": "the ledger: a line for each deletion, after it",
-    "facts": "values that are fixed once and read back before they are used",
-    "leases": "a step's own lease, given up or proved dead",
-    "manifest": "a name before its thing is made, its id after, its state when it is gone",
-    "plans": "values by the hash of their content",
-    "steps": "attempts and their evidence",
-    "verdicts": "by attempt",
+VOLATILE = {
+    # When it was.
+    *("created_at", "started_at", "ended_at", "at", "moved_at", "grace_until", "published_at", "asset_at"),
+    *("renewed_at", "launched_at"),
+    # Which attempt did it, and what that one spent and met.
+    *("attempt", "backfill_attempt", "token", "holder", "launched", "evidence", "cpu_seconds", "repeats"),
+    # Ids that a database or Kafka gives.
+    *("id", "resource_id"),
 }
-"""Tables that are written outside a named point, each in one transaction that may be repeated; the others are not."""
-VOLATILE = {"created_at", "started_at", "ended_at", "at", "moved_at", "grace_until", "published_at", "asset_at", "id"}
-VOLATILE |= {"cpu_seconds", "attempt", "backfill_attempt", "token", "holder", "renewed_at", "evidence", "repeats"}
-VOLATILE |= {"resource_id", "result", "detail", "body", "frozen", "launched", "launched_at", "value", "sample"}
-"""Columns that differ between two runs of the same: instants, counters, ids that Kafka gives, what holds those."""
+"""Columns in which two runs of the same differ."""
+REPAIR = "rw-1123456789"
+BRANCHES = ("abort", "merge")
+"""Steps of a life of their own, which parts from the other where they begin."""
 PLAYED = 10_000
 """Batch under which a played stream's progress is recorded."""
-UNSWEPT = {"plans", "steps", "leases", "mirror_commits"}
-OWN_CLOCK = ("locks", "logs", "registry.db", "warehouse", "kafka", "stack")
-Snapshot = dict[str, object]
-
-
-class Crash(BaseException):
-    """The process ends here."""
-
-
-@dataclass
-class Trace:
-    """Which points a run passed, and what changed outside them.
-
-    Attributes:
-        look: Describes the world.
-        points: Names in the order they were passed.
-        unnamed: What changed while no point was being passed.
-        crash_at: Where to crash: a moment, and at which passing of it; None for nowhere.
-    """
-
-    look: Callable[[], Snapshot] | None = None
-    points: list[str] = field(default_factory=list)
-    unnamed: list[str] = field(default_factory=list)
-    crash_at: tuple[str, int] | None = None
-    _depth: int = 0
-    _last: Snapshot = field(default_factory=dict)
-    _passed: list[str] = field(default_factory=list)
-
-    def reach(self, moment: str) -> None:
-        """Stand for `crash._reach`."""
-        self._passed.append(moment)
-        if self.crash_at is not None and (moment, self._passed.count(moment)) == self.crash_at:
-            raise Crash(moment)
-        when, _, name = moment.partition(":")
-        if when == "before":
-            self.points.append(name)
-            if self._depth == 0:
-                self.close(f"before {name}")
-        self._depth += 1 if when == "before" else -1
-        if self._depth == 0 and self.look is not None:
-            self._last = self.look()
-
-    def open(self) -> None:
-        """Begin to look."""
-        if self.look is not None:
-            self._last = self.look()
-
-    def close(self, where: str) -> None:
-        """Note what changed since the last point ended."""
-        if self.look is None:
-            return
-        found = self.look()
-        changed = sorted(name for name in self._last.keys() | found.keys() if self._last.get(name) != found.get(name))
-        self.unnamed += [f"{name} ({where})" for name in changed if name.split()[1] not in BOOKKEEPING]
+UNSWEPT = {"plans", "steps", "leases"}
 
 
 class Sweep:
     """One pipeline, its broker, and the worlds before each of its steps."""
 
-    def __init__(self, ground: Ground, saved: Path) -> None:
+    def __init__(self, ground: Ground, saved: Path, spark: SparkSession) -> None:
         """Keep the parts; nothing is produced yet."""
+        self.spark = spark
         self.ground = ground
         self.shop = ground.shop
         self.saved = saved
@@ -150,11 +99,13 @@ class Sweep:
             "plan": lambda: plan.run(settings, REWIND, pipeline, json.dumps(asked)),
             "spin_up": lambda: spin_up.run(settings, REWIND),
             "backfill": lambda: backfill.run(settings, REWIND),
-            "abort": lambda: abort.run(settings, REWIND, "drawn"),
             "validate": lambda: validate.run(settings, REWIND),
             "cut_over": lambda: cut_over.run(settings, REWIND),
+            "recheck": lambda: recheck.run(settings, REWIND),
             "rollback": lambda: rollback.run(settings, ROLLBACK, pipeline, back),
             "collect_garbage": lambda: collect_garbage.run(settings, dry_run=False),
+            "abort": lambda: abort.run(settings, REWIND, "drawn"),
+            "merge": lambda: merge.run(settings, REPAIR),
         }
 
     def _asked(self) -> dict[str, Any]:
@@ -203,6 +154,7 @@ class Sweep:
         fakes: list[tuple[Any, dict[str, Any]]] = [
             (crash, {"_reach": trace.reach}),
             (main, {"_end": _unless_crashed(main._end)}),
+            (Guard, {"__exit__": _as_the_kernel(Guard.__exit__)}),
             (supervise, {"end": self._drained}),
             (sys, {"argv": [str(bundle.build(self.shop.settings, self.shop.pipeline).folder / "main" / "step.py")]}),
         ]
@@ -245,28 +197,45 @@ class Sweep:
         Raises:
             Crash: It came to the point at which it was to crash.
         """
-        with self.playing(trace):
-            trace.open()
+        with self.playing(trace), trace():
             self.steps()[step]()
-            trace.close("at the end")
 
     def clean(self, records: int) -> dict[str, Trace]:
         """Live a life without crashes, each step traced and the world before it saved; return the traces."""
         self.history(records)
         traces: dict[str, Trace] = {}
-        for step in self.steps():
-            if step == "abort":
-                continue
+        for step in (step for step in self.steps() if step not in BRANCHES):
             self.save(step)
             traces[step] = self._traced(step)
             self.between(step)
         self.restore("validate")
         shutil.copytree(self.saved / "validate", self.saved / "abort")
         traces["abort"] = self._traced("abort")
+        self.restore("plan")
+        self._repaired()
+        self.save("merge")
+        traces["merge"] = self._traced("merge")
         return traces
 
+    def _repaired(self) -> None:
+        """Make a repair that waits for its merge."""
+        half = json.dumps({self.shop.topic: {str(p): end // 2 for p, end in self.shop.end().items()}})
+        settings, asked = (
+            self.shop.settings,
+            json.dumps({"dry_run": False, "same_code": True, "from": "earliest", "to": half}),
+        )
+        with self.playing(Trace()):
+            plan.run(settings, REPAIR, self.shop.pipeline, asked)
+            for step in (spin_up, backfill, validate):
+                step.run(settings, REPAIR)
+        self.shop.approve(REPAIR)
+
+    def trace(self) -> Trace:
+        """Return a trace that looks at everything."""
+        return Trace(self.look, self.shop.settings.home)
+
     def _traced(self, step: str) -> Trace:
-        trace = Trace(self.look)
+        trace = self.trace()
         self.run(step, trace)
         self.ends[step] = self.end()
         self.points[step] = [
@@ -340,6 +309,7 @@ class Sweep:
             "abort": [*rewind, "--reason", "drawn"],
             "rollback": ["--rollback-id", ROLLBACK, "--pipeline", self.shop.pipeline, "--request", back],
             "collect_garbage": [],
+            "merge": ["--rewind-id", REPAIR],
         }.get(step, rewind)
 
     # --- the world
@@ -355,6 +325,14 @@ class Sweep:
         self._broker_stopped(lambda: self._copy(self.saved / name / "kafka", self.ground.home / "kafka" / "data"))
         self._copy(self.saved / name / "data", self.shop.settings.data)
         _copy_registry(self.saved / name / "registry.db", self._registry())
+        self._forget_producers()
+
+    def _forget_producers(self) -> None:
+        """Close the session's cached producers: one that knows a later epoch of a topic's leader sends no more."""
+        jvm = self.spark._jvm
+        assert jvm is not None
+        pool = getattr(jvm.org.apache.spark.sql.kafka010.producer, "InternalKafkaProducerPool$")
+        getattr(pool, "MODULE$").reset()
 
     def _broker_stopped(self, act: Callable[[], None]) -> None:
         running = local_broker.find(self.ground.home)
@@ -381,7 +359,7 @@ class Sweep:
             for group in self._groups():
                 found[f"position {group}/{name}"] = broker.group_offsets(group, name)
         for path in sorted(self.shop.settings.home.rglob("*")):
-            if path.is_file() and path.relative_to(self.shop.settings.home).parts[0] not in OWN_CLOCK:
+            if path.is_file() and path.relative_to(self.shop.settings.home).parts[0] not in NOBODYS:
                 found[f"file {path}"] = (path.stat().st_size, path.stat().st_mtime_ns)
         for table, rows in self._rows().items():
             for row in rows:
@@ -393,14 +371,16 @@ class Sweep:
         broker = Broker(self.shop.settings)
         topics = {name: broker.topic(name) for name in broker.topics() if name.startswith(self.shop.pipeline)}
         outputs = [name for name in topics if "-out-" in name]
+        told = broker.topic(announce.TOPIC) is not None
         files = (p for p in self.shop.settings.generations.rglob("*") if p.is_file() and "checkpoint" not in p.parts)
         return {
             "topics": {name: topic and topic.config for name, topic in topics.items()},
-            "outputs": {name: sorted({(r.headers[SOURCE], r.value) for r in self.shop.read(name)}) for name in outputs},
+            "outputs": {name: sorted({_sent(r) for r in self.shop.read(name)}) for name in outputs},
+            "announced": sorted({_timeless(str(r.value)) for r in self.shop.read(announce.TOPIC)}) if told else [],
             "positions": {f"{g}/{name}": broker.group_offsets(g, name) for g in self._groups() for name in topics},
             "files": {str(path): path.read_bytes() for path in sorted(files)},
             "registry": {
-                name: sorted({json.dumps(_lasting(row), default=str) for row in rows})
+                name: sorted({_timeless(json.dumps(_lasting(row), default=str, sort_keys=True)) for row in rows})
                 for name, rows in self._rows().items()
                 if name not in UNSWEPT
             },
@@ -438,8 +418,22 @@ def _state(pid: int) -> str | None:
     return None if state in "ZX" else state
 
 
-def _lasting(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in VOLATILE}
+def _sent(record: Any) -> tuple[str, ...]:
+    """Return what a reader that deduplicates sees of a record."""
+    # Who wrote it is the one thing in which two copies differ.
+    headers = sorted((name, text) for name, text in record.headers.items() if name != coordinates.TOKEN)
+    return str(record.partition), str(record.key), str(record.value), str(headers)
+
+
+def _timeless(text: str) -> str:
+    """Return a text without the instants and durations in it."""
+    return re.sub(r'\d{4}-\d\d-\d\dT[\d:.]+Z|(?<="after_seconds": )[\d.]+', "some time", text)
+
+
+def _lasting(row: dict[str, Any]) -> dict[str, Any]:
+    # A fact of an attempt bears its number, as those of a wave bear theirs.
+    numbered = {"name": re.sub(r"\.\d+$", "", row["name"])} if "name" in row else {}
+    return {name: value for name, value in (row | numbered).items() if name not in VOLATILE}
 
 
 def _unless_crashed(end: Callable[..., None]) -> Callable[..., None]:
@@ -447,6 +441,21 @@ def _unless_crashed(end: Callable[..., None]) -> Callable[..., None]:
         # A killed process records nothing of its end.
         if not (state == "failed" and "Crash:" in str(evidence)):
             end(settings, rewind_id, step, attempt, state, evidence)
+
+    return around
+
+
+def _as_the_kernel(leave: Callable[..., None]) -> Callable[..., None]:
+    def around(guard: Any, kind: type[BaseException] | None, *error: Any) -> None:
+        if kind is not Crash:
+            leave(guard, kind, *error)
+            return
+        # Of a killed process the kernel lets the lock go; its lease stays, held by who is dead.
+        guard._stop.set()
+        os.close(guard._lock)
+        with transaction(guard._settings.registry_url) as connection:
+            dead = replace(leases.this_driver(), processes=(leases.Process(os.getpid(), 0),))
+            leases.note(connection, guard._owner, guard.token, dead)
 
     return around
 

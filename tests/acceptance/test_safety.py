@@ -70,9 +70,11 @@ def swept(
     """A clean life of 300 records on a broker of its own, each step traced and the world before it saved."""
     folder = tmp_path_factory.mktemp("swept")
     with ground(folder, jars, "swept") as made:
-        life = sweep.Sweep(made, folder / "saved")
-        yield life, life.clean(300)
-        life.close()
+        life = sweep.Sweep(made, folder / "saved", session)
+        try:
+            yield life, life.clean(300)
+        finally:
+            life.close()
 
 
 def test_shows_1_a_trace_finds_no_unnamed_mutation(

@@ -92,7 +92,7 @@ def publish(settings: Settings, pipeline: str, epoch: int, broker: Announcer | N
         with side_effect("announce.publish"):
             broker.create_control_topic(TOPIC)
             broker.send(TOPIC, pipeline.encode(), json.dumps(announced, sort_keys=True).encode())
-    with transaction(settings.registry_url) as connection:
+    with side_effect("announce.record"), transaction(settings.registry_url) as connection:
         connection.execute(update(_table).where(_one(pipeline, epoch)).values(published_at=now()))
 
 
@@ -122,7 +122,7 @@ def _with_output_ends(settings: Settings, announced: Mapping[str, Any], broker: 
         return dict(announced)
     jobs = {name: {**job, "output_position": _ends(job, broker)} for name, job in announced["jobs"].items()}
     complete = {**announced, "jobs": jobs}
-    with transaction(settings.registry_url) as connection:
+    with side_effect("announce.complete"), transaction(settings.registry_url) as connection:
         one = _one(announced["pipeline"], announced["epoch"])
         connection.execute(update(_table).where(one).values(body=complete))
     return complete

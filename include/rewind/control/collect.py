@@ -155,7 +155,7 @@ def _delete(settings: Settings, generation: Generation, entry: Entry) -> dict[st
             result, detail = _gone(settings, entry), ""
     except RefusedError as error:
         result, detail = "refused", str(error)
-    with transaction(settings.registry_url) as connection:
+    with side_effect("delete.record"), transaction(settings.registry_url) as connection:
         if result != "refused":
             manifest.set_state(connection, generation.job_id, entry.kind, entry.name, manifest.DELETED)
         manifest.record(connection, generation.job_id, entry, result, detail)

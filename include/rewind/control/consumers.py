@@ -136,7 +136,7 @@ def carry_out(settings: Settings, broker: Groups, move_id: str) -> dict[str, str
             _make(settings, broker, move_id, pipeline, move)
         except RefusedError as refused:
             log.warning("group %s was not moved: %s", move.group, refused)
-            with transaction(settings.registry_url) as connection:
+            with side_effect("consumers.refuse"), transaction(settings.registry_url) as connection:
                 _mark(connection, move_id, move.group, REFUSED, str(refused))
     with transaction(settings.registry_url) as connection:
         return {group: detail or state for group, (state, detail) in states(connection, move_id).items()}

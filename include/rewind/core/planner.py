@@ -126,6 +126,24 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> Non
     preflight.refuse_group_in_use(plan.job_id, world.broker)
 
 
+def told_since(plan: Plan, pipeline: Pipeline, world: World) -> list[str]:
+    """Return what a plan that still holds would warn of now, and did not when it was made."""
+    live, _ = _live(plan.request, world)
+    topic = _topic(pipeline, live, world)
+    facts = preflight.Facts(
+        live=live,
+        topic=topic,
+        mirror=_mirror(topic, world),
+        start=plan.start,
+        job_id=plan.job_id,
+        records=plan.records,
+        estimate_seconds=plan.estimate_seconds,
+        readers=plan.request.consumer_groups,
+        free_bytes=world.free_bytes,
+    )
+    return [line for line in preflight.told(facts, world.broker) if line not in plan.warnings]
+
+
 def _refuse_stateful(pipeline: Pipeline) -> None:
     if pipeline.stateful:
         cure = "Declare it stateless, or wait for a release that can"

@@ -75,7 +75,7 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
     """
     folder = supervise.generation_folder(settings, generation.job_id)
     job_id = generation.job_id
-    with transaction(settings.registry_url) as connection:
+    with side_effect("manifest.name"), transaction(settings.registry_url) as connection:
         if generations.read(connection, job_id).state in lifecycle.OVER:
             raise _aborted(job_id)
         manifest.name(connection, job_id, manifest.FOLDER, str(folder))
@@ -110,14 +110,15 @@ def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: 
 
 
 def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:
-    with transaction(settings.registry_url) as connection:
+    with side_effect("manifest.made"), transaction(settings.registry_url) as connection:
         wanted = manifest.made(connection, job_id, kind, name, resource_id)
     if not wanted:
         # Whoever aborted it has deleted what there was; this came later, and nobody else knows of it.
-        if resource_id is not None:
-            Broker(settings).delete_topic(name, resource_id)
-        elif kind == manifest.FOLDER:
-            shutil.rmtree(name, ignore_errors=True)
+        with side_effect("manifest.take_back"):
+            if resource_id is not None:
+                Broker(settings).delete_topic(name, resource_id)
+            elif kind == manifest.FOLDER:
+                shutil.rmtree(name, ignore_errors=True)
         raise _aborted(job_id)
 
 

@@ -99,7 +99,7 @@ def _wave(settings: Settings, work: Work, wave: int, done: Vector, topic: Topic)
         state = _advanced(settings, work, done, topic) if wave else _state(settings, work, topic)
         end = _wave_end(work, state, done, topic)
         value = {"version": state.version, "end": vector_to_json(end)}
-        with transaction(settings.registry_url) as connection:
+        with side_effect("wave.fix"), transaction(settings.registry_url) as connection:
             fixed = rewinds.fix(connection, work.rewind_id, name, value)
     return fixed["version"], vector_from_json(fixed["end"])
 
@@ -129,13 +129,13 @@ def _run_wave(
 ) -> None:
     ranges = between(start, end)
     log.info("wave %d: %d offsets of mirror version %d", wave, total(ranges), version)
-    with transaction(settings.registry_url) as connection:
+    with side_effect("wave.cut"), transaction(settings.registry_url) as connection:
         chunk_log.add_wave(connection, work.rewind_id, wave, chunks.cut(ranges, work.pipeline.chunk_records))
         todo = [c for c in chunk_log.read(connection, work.rewind_id) if c.wave == wave and c.state != "done"]
     throttle = Throttle(_controls(settings, work.rewind_id), time.monotonic, time.sleep)
     for chunk in todo:
         throttle.before()
-        with transaction(settings.registry_url) as connection:
+        with side_effect("chunk.start"), transaction(settings.registry_url) as connection:
             chunk_log.begin(connection, work.rewind_id, chunk.number)
         rows, repeats = runner.run(chunk.ranges, version, work.plan.accepted_gaps)
         with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:

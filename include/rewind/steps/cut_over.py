@@ -138,7 +138,7 @@ def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> Since:
 
 def _prove_past(settings: Settings, switch: Switch) -> None:
     """Wait until the candidate has passed the positions that live has now, frozen."""
-    with transaction(settings.registry_url) as connection:
+    with side_effect("cut_over.freeze"), transaction(settings.registry_url) as connection:
         now_at = progress.position(connection, switch.live.job_id, switch.live.handoff)
         name = "cut_over.live_positions"
         frozen = vector_from_json(rewinds.fix(connection, switch.rewind_id, name, vector_to_json(now_at)))

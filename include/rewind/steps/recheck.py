@@ -9,6 +9,7 @@ from typing import Any
 from rewind.control import generations, observing, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.observing import Look
+from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.steps import main
@@ -44,7 +45,7 @@ def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]
     look = Look(after, came.frontier, came.found.counts, differences, sample)
     evidence = {"counts": dict(look.counts), "fields": dict(came.found.fields), "differences": differences}
     write_evidence(settings, rewind_id, f"observed-{attempt}", {**evidence, "sample": sample})
-    with transaction(settings.registry_url) as connection:
+    with side_effect("observation.record"), transaction(settings.registry_url) as connection:
         observing.record(connection, rewind_id, attempt, look)
         observed = observing.read(connection, rewind_id)
     log.info("%s", observed.told())

@@ -127,7 +127,7 @@ def _await_standby(settings: Settings, rollback_id: str, target: Target) -> None
 
 
 def _frozen(settings: Settings, rollback_id: str, target: Target) -> Vector:
-    with transaction(settings.registry_url) as connection:
+    with side_effect("rollback.freeze"), transaction(settings.registry_url) as connection:
         _, live = rollback.positions(connection, target)
         stored = rewinds.fix(connection, rollback_id, "rollback.live_positions", vector_to_json(live))
     return vector_from_json(stored)

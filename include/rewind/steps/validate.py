@@ -81,7 +81,7 @@ def _store(
     floor, ceiling = starts(frozen), ends(frozen)
     made = Verdict(attempt, backfilled, verdict, floor, ceiling, found.counts, found.sample, reason, now())
     write_evidence(settings, rewind_id, f"verdict-{attempt}", {**asdict(made), "fields": found.fields})
-    with transaction(settings.registry_url) as connection:
+    with side_effect("verdict.store"), transaction(settings.registry_url) as connection:
         verdicts.store(connection, rewind_id, made)
         observing.keep_unread(connection, rewind_id, attempt, found.unread)
 
@@ -91,4 +91,6 @@ def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> 
     folder = names.inside(settings.evidence, rewind_id, "rewind_id")
     with side_effect("evidence.write"):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(body, indent=1, sort_keys=True, default=str))
+        part = folder / f".{name}.json"
+        part.write_text(json.dumps(body, indent=1, sort_keys=True, default=str))
+        part.replace(folder / f"{name}.json")
