@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from datetime import datetime
-
-from sqlalchemy import select
-
-from rewind.control import schema
 from rewind.control.database import now
 from rewind.local import processes
 from tests.airflow_life import visit
@@ -33,7 +27,7 @@ def killed_in(stage: Stage, records: int) -> dict[str, tuple[int, float]]:
         for n in range(records):
             stage.shop.produce(visit(n), partition=n % len(stage.shop.end()))
         stage.at_end(live)
-        gap = longest_gap(stage, live, begun)
+        gap = stage.shop.longest_gap(live, begun)
         stage.up()
         wait_for(f"{step} done", lambda step=step: _done(stage, rewind_id, step))
         seen[step] = (_attempts(stage, rewind_id, step), gap)
@@ -42,15 +36,6 @@ def killed_in(stage: Stage, records: int) -> dict[str, tuple[int, float]]:
     assert found is not None
     assert (found.state, stage.live()) == ("finished", found.job_id)
     return seen
-
-
-def longest_gap(stage: Stage, owner: str, since: datetime) -> float:
-    """Return the longest time between two batches of a stream since an instant, in seconds."""
-    table = schema.progress
-    with stage.shop.registry() as connection:
-        rows = connection.execute(select(table.c.at).where(table.c.owner == owner).order_by(table.c.batch))
-        at = [since, *(row.at for row in rows if row.at >= since)]
-    return max((later - earlier).total_seconds() for earlier, later in itertools.pairwise(at))
 
 
 def _attempts(stage: Stage, rewind_id: str, step: str) -> int:

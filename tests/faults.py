@@ -13,9 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import select
-
-from rewind.control import generations, rewinds, schema
+from rewind.control import generations, rewinds
 from rewind.control.database import now
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.offsets import reached
@@ -37,7 +35,7 @@ class Seen:
 
     Attributes:
         outcome: `survived`, or the last line of a refusal.
-        gap_seconds: Live's longest time between two batches, while records came all the time.
+        gap_seconds: For how long at most live wrote nothing, while records came all the time.
     """
 
     outcome: str
@@ -95,19 +93,11 @@ class Troubles:
         self.life.step(step, *of)
         at = self.shop.position(live)
         wait_for(f"{live} going on", lambda: sum(self.shop.position(live).values()) > sum(at.values()))
-        return Seen(outcome, self._longest_gap(live, begun))
+        return Seen(outcome, self.shop.longest_gap(live, begun))
 
     def _begun(self, rewind_id: str, step: str) -> bool:
         with self.shop.registry() as connection:
             return rewinds.last_attempt(connection, rewind_id, step) > 0
-
-    def _longest_gap(self, owner: str, since: object) -> float:
-        table = schema.progress
-        with self.shop.registry() as connection:
-            rows = connection.execute(select(table.c.at).where(table.c.owner == owner).order_by(table.c.batch))
-            at = [row.at for row in rows]
-        late = [i for i, moment in enumerate(at) if moment >= since and i]
-        return max(((at[i] - at[i - 1]).total_seconds() for i in late), default=0.0)
 
     def _end(self, rewind_id: str, old: str) -> None:
         """End the observation and the grace, so that no more than live and the next candidate run."""

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from kafka import KafkaProducer
@@ -60,13 +60,12 @@ class Soak:
     def supervise(self) -> None:
         """Look at each stream again and again, as its sensor does; a crash loop is of our making, and is lifted."""
         while not self.over.wait(0.5):
-            for owner in self.owners():
-                try:
+            # Whatever is away comes back, and the next look finds it.
+            with suppress(RetryError, OSError):
+                for owner in self.owners():
                     sighting = supervise.look(self.shop.settings, owner)
-                except RetryError:
-                    continue
-                if sighting.state in (supervise.WAITING, supervise.QUARANTINED):
-                    self.shop.wish(owner)
+                    if sighting.state in (supervise.WAITING, supervise.QUARANTINED):
+                        self.shop.wish(owner)
 
     def produce(self, events: int, size: int = SLICE) -> None:
         """Produce events of few keys, slice by slice, through every bounce, until there are enough or all is over."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: Mapping[str, str]
+    at: datetime
 
 
 class Workshop:
@@ -208,9 +211,23 @@ class Workshop:
         wait_for(f"all of {topic}", drained, 60)
         consumer.close()
         return [
-            Record(r.partition, r.offset, r.key, r.value, {k: v.decode() for k, v in r.headers})
+            Record(
+                partition=r.partition,
+                offset=r.offset,
+                key=r.key,
+                value=r.value,
+                headers={k: v.decode() for k, v in r.headers},
+                at=datetime.fromtimestamp(r.timestamp / 1000, UTC).replace(tzinfo=None),
+            )
             for r in sorted(records, key=lambda r: (r.partition, r.offset))
         ]
+
+    def longest_gap(self, job_id: str, since: datetime) -> float:
+        """Return for how long at most a job wrote nothing since an instant (UTC), in seconds."""
+        with self.registry() as connection:
+            topic = generations.read(connection, job_id).output_topic
+        at = [since, *sorted(record.at for record in self.read(topic) if record.at >= since)]
+        return max(((later - earlier).total_seconds() for earlier, later in itertools.pairwise(at)), default=0.0)
 
     def edit_logic(self, old: str, new: str) -> None:
         path = self.settings.pipelines / self.pipeline / "logic.py"
