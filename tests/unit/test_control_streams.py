@@ -290,7 +290,8 @@ def test_a_world_that_is_away_quarantines_nothing_however_long_it_is(settings, d
     for _ in range(7):
         assert supervise.look(settings, OWNER).state == supervise.STARTING
         wait_dead(pid(settings))
-        assert supervise.look(settings, OWNER).state == supervise.WAITING
+        seen = supervise.look(settings, OWNER)
+        assert (seen.state, "Kafka at nowhere: away" in seen.message) == (supervise.WAITING, True)
         forward(settings)
 
     found = stream(settings)

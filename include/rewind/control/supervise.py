@@ -246,9 +246,8 @@ def _blocked(stream: Stream) -> Sighting | None:
         )
     if stream.next_start_at is not None and timedelta(0) < stream.next_start_at - now() <= streams.LONGEST_PAUSE:
         # A longer pause was never set: the clock was set back since, and the stream would stand still as long.
-        return Sighting(
-            WAITING, f"{stream.owner}: next start at {stream.next_start_at}Z after {stream.failures} failures"
-        )
+        told = f"next start at {stream.next_start_at}Z after {stream.failures} failures; {stream.last_failure}"
+        return Sighting(WAITING, f"{stream.owner}: {told}")
     return None
 
 
