@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import generations
+from rewind.control import database, generations
 from rewind.control.database import transaction
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RetryError
@@ -55,3 +55,10 @@ def test_a_missing_registry_is_told_and_none_is_made(settings):
     with pytest.raises(RetryError, match=told), transaction(settings.registry_url):
         pass
     assert not file.exists()
+
+
+@pytest.mark.parametrize("words", ["disk I/O error", "database or disk is full"])
+def test_a_full_disk_is_no_damage(words):
+    assert database.damage(words) == (
+        ": its disk is full or fails; free some of it. If that is not it, stop the stack and restore its backup"
+    )

@@ -18,9 +18,11 @@ from rewind.control.schema import PROTOCOL, protocol
 from rewind.core.errors import RefusedError, RetryError
 
 BUSY_MILLISECONDS = 30_000
-DAMAGED = ("malformed", "not a database", "no such table", "disk I/O error")
+DAMAGED = ("malformed", "not a database", "no such table")
 """What SQLite says of a file that is torn, overwritten or not a registry."""
 RESTORE = "stop the stack and restore its backup"
+FULL = ("disk I/O error", "disk is full")
+"""What it says when the disk takes nothing more; a file that a torn disk cannot give back sounds the same."""
 WRITER_LOCK = 0x726577696E64
 """Key of the advisory lock that a transaction on PostgreSQL takes first: "rewind" in ASCII."""
 
@@ -91,7 +93,9 @@ def _refuse_missing(url: str) -> None:
 
 
 def damage(text: str) -> str:
-    """Return what to add to a database's words when they say that its file is damaged; else nothing."""
+    """Return the cure to add to a database's words, when they say that its file or disk is at fault; else nothing."""
+    if any(sign in text for sign in FULL):
+        return f": its disk is full or fails; free some of it. If that is not it, {RESTORE}"
     return f": it is damaged; {RESTORE}" if any(sign in text for sign in DAMAGED) else ""
 
 
