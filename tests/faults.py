@@ -20,7 +20,7 @@ from rewind.core.offsets import reached
 from tests.soak import Soak
 from tests.workshop import Ended, wait_for
 
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+CLOCK_SHIFT = Path(__file__).with_name("clock_shift.c")
 DISK = "300m"
 HISTORY = 200
 """Records that are mirrored before the first rewind."""
@@ -161,24 +161,26 @@ def disk_full(life: Soak) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
-def clock_ahead(_: Soak) -> Iterator[Mapping[str, str]]:
+def clock_ahead(life: Soak) -> Iterator[Mapping[str, str]]:
     """The step's machine is an hour ahead of all others."""
-    yield _faketime("+1h")
+    yield _shifted(life, 3_600)
 
 
 @contextmanager
-def clock_behind(_: Soak) -> Iterator[Mapping[str, str]]:
+def clock_behind(life: Soak) -> Iterator[Mapping[str, str]]:
     """The step's machine is an hour behind all others."""
-    yield _faketime("-1h")
+    yield _shifted(life, -3_600)
 
 
-def _faketime(shift: str) -> Mapping[str, str]:
-    if not FAKETIME.exists() and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "libfaketime"], check=False)
-    assert FAKETIME.exists(), "a clock that is off needs libfaketime: apt-get install libfaketime"
-    # Both: else each timed wait of a JVM, which goes by the monotonic clock, ends at once and it only spins.
-    monotonic = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
-    return {"LD_PRELOAD": str(FAKETIME), "FAKETIME": shift, **monotonic}
+def _shifted(life: Soak, seconds: int) -> Mapping[str, str]:
+    # libfaketime bends timed waits too: of JVMs, which then spin, and Python's sleep, which then fails.
+    library = life.ground.home / "clock_shift.so"
+    if not library.exists():
+        if shutil.which("gcc") is None and os.geteuid() == 0:
+            subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "gcc", "libc6-dev"], check=False)
+        assert shutil.which("gcc"), "a clock that is off needs a compiler: apt-get install gcc libc6-dev"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(CLOCK_SHIFT), "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "CLOCK_SHIFT_SECONDS": str(seconds)}
 
 
 OF_THE_STEP = (clock_ahead, clock_behind)
