@@ -285,6 +285,14 @@ def test_a_crash_loop_is_quarantined_until_it_is_wished_to_run(settings, driver)
     assert supervise.look(settings, OWNER).state == supervise.STARTING
 
 
+def test_the_last_words_are_an_error_from_its_first_line_on(settings, driver):
+    driver.source = "print('INFO'); print('ERROR of before'); print('12:00 ERROR [g1] torn'); print('plan\\n' * 90)"
+    supervise.look(settings, OWNER)
+    wait_dead(pid(settings))
+    supervise.look(settings, OWNER)
+    assert "driver.1.out: 12:00 ERROR [g1] torn | plan | plan" in stream(settings).last_failure
+
+
 def test_a_world_that_is_away_quarantines_nothing_however_long_it_is(settings, driver):
     driver.source = "import sys; print('ERROR [g1] RetryError: Kafka at nowhere: away'); sys.exit(75)"
     for _ in range(7):

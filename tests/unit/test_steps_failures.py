@@ -13,6 +13,9 @@ from rewind.steps.failures import typed
 
 AWAY = "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic out not present"
 TORN = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///m/part-0.parquet."
+CUT = "[STREAM_FAILED] Query [id = x] terminated with exception: Unexpected end-of-input in field name"
+TAKEN = "terminated with exception: Multiple streaming queries are concurrently using file:/c/commits. SQLSTATE: XXKST"
+AGAIN = "then run this again"
 FULL = "java.io.IOException: No space left on device"
 
 
@@ -28,6 +31,16 @@ FULL = "java.io.IOException: No space left on device"
             TORN,
             IntegrityError,
             f"a file is torn, changed or missing: restore it from a backup, then run this again ({TORN})",
+        ),
+        (
+            CUT,
+            IntegrityError,
+            f"a file is torn, changed or missing: restore it from a backup, then run this again ({CUT})",
+        ),
+        (
+            TAKEN,
+            IntegrityError,
+            f"the checkpoint lost a file, or another query works in it: restore it from a backup, {AGAIN} ({TAKEN})",
         ),
         (FULL, RetryError, f"a disk is full: free some of it, then run this again ({FULL})"),
     ],

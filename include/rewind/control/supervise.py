@@ -255,5 +255,8 @@ def _last_words(settings: Settings, owner: str) -> str:
     outputs = sorted(log_folder(settings, owner).glob("driver.*.out"), key=lambda p: p.stat().st_mtime)
     if not outputs:
         return "it left no output"
-    lines = outputs[-1].read_text(errors="replace").splitlines()
-    return f"{outputs[-1]}: " + " | ".join(line for line in lines[-8:] if line.strip())[-2_000:]
+    lines = [line for line in outputs[-1].read_text(errors="replace").splitlines() if line.strip()]
+    # An error of Spark goes on with its plan for many lines: what it says stands in the first.
+    errors = [n for n, line in enumerate(lines) if " ERROR [" in line]
+    words = lines[errors[-1] :] if errors else lines[-8:]
+    return f"{outputs[-1]}: " + " | ".join(words)[:2_000]

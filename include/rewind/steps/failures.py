@@ -53,6 +53,11 @@ KINDS = (
         "Kafka did not answer: is it up (`make status`)? Then run this again",
     ),
     Kind(
+        ("Multiple streaming queries are concurrently using",),
+        IntegrityError,
+        "the checkpoint lost a file, or another query works in it: restore it from a backup, then run this again",
+    ),
+    Kind(
         (
             "ChecksumException",
             "FAILED_READ_FILE",
@@ -62,6 +67,9 @@ KINDS = (
             "_delta_log",
             "MalformedInputException",
             "JsonParseException",
+            # All that a query tells of the two before.
+            "exception: Unexpected end-of-input",
+            "exception: Input length = 1",
         ),
         IntegrityError,
         "a file is torn, changed or missing: restore it from a backup, then run this again",
