@@ -30,7 +30,7 @@ from rewind.control import (
     verdicts,
 )
 from rewind.control.broker import Broker
-from rewind.control.database import transaction
+from rewind.control.database import now, transaction
 from rewind.core import names, offsets
 from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
@@ -226,7 +226,8 @@ class Workshop:
         """Return for how long at most a job wrote nothing since an instant (UTC), in seconds."""
         with self.registry() as connection:
             topic = generations.read(connection, job_id).output_topic
-        at = [since, *sorted(record.at for record in self.read(topic) if record.at >= since)]
+        # What a step whose clock was ahead has backfilled is dated in the future, and no stream wrote it.
+        at = [since, *sorted(record.at for record in self.read(topic) if since <= record.at <= now())]
         return max(((later - earlier).total_seconds() for earlier, later in itertools.pairwise(at)), default=0.0)
 
     def edit_logic(self, old: str, new: str) -> None:
