@@ -12,7 +12,7 @@ from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
 from rewind.core.plan import Difference, Request, from_json
-from rewind.core.planner import Code, make_plan, still_holds, told_since
+from rewind.core.planner import Code, make_plan, still_holds
 from tests.fakes import CODE, PIPELINE, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
 
 NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
@@ -410,11 +410,11 @@ def test_a_stored_plan_holds_while_only_the_ends_move():
 
 def test_what_came_to_be_told_since_a_plan_was_made():
     made = planned()
-    assert told_since(made, PIPELINE, world()) == []
+    assert still_holds(made, PIPELINE, CODE, world()) == []
     short = world(topic({0: 0, 1: 0}, {0: 100, 1: 60}, **{"retention.ms": "60000"}))
-    (line,) = told_since(made, PIPELINE, short)
+    (line,) = still_holds(made, PIPELINE, CODE, short)
     assert line.startswith("visits keeps records for 60 s")
-    assert told_since(planned(seen=short), PIPELINE, short) == [], "it stands in the plan already"
+    assert still_holds(planned(seen=short), PIPELINE, CODE, short) == [], "it stands in the plan already"
 
 
 def moved_worlds():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rewind.core import asked_range, names, preflight
@@ -69,42 +69,39 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     output, dead = _outputs(pipeline, job, world)
     records, size = _volume(mirror, start, end)
     estimate = round(records / RECORDS_PER_SECOND, 1)
-    readers, free = request.consumer_groups, world.free_bytes
-    facts = preflight.Facts(live, topic, mirror, start, job, records, estimate, readers, free)
-    return sealed(
-        Plan(
-            kind=kind,
-            request=request,
-            job_id=job,
-            live_job_id=live.job_id,
-            epoch=epoch,
-            topic=topic.name,
-            topic_id=topic.id,
-            start=start,
-            end=end,
-            mirror_version=mirror.version if mirror else -1,
-            records=records,
-            bytes=size,
-            chunks=math.ceil(records / pipeline.chunk_records),
-            estimate_seconds=estimate,
-            differences=tuple(differences),
-            config=pipeline.frozen(),
-            bundle=code.bundle,
-            output_schema=code.output_schema,
-            output_topic=output,
-            dead_letter_topic=dead,
-            accepted_gaps=accepted,
-            warnings=tuple(preflight.told(facts, world.broker)),
-        )
+    bare = Plan(
+        kind=kind,
+        request=request,
+        job_id=job,
+        live_job_id=live.job_id,
+        epoch=epoch,
+        topic=topic.name,
+        topic_id=topic.id,
+        start=start,
+        end=end,
+        mirror_version=mirror.version if mirror else -1,
+        records=records,
+        bytes=size,
+        chunks=math.ceil(records / pipeline.chunk_records),
+        estimate_seconds=estimate,
+        differences=tuple(differences),
+        config=pipeline.frozen(),
+        bundle=code.bundle,
+        output_schema=code.output_schema,
+        output_topic=output,
+        dead_letter_topic=dead,
+        accepted_gaps=accepted,
     )
+    return sealed(replace(bare, warnings=_warnings(bare, live, topic, mirror, world)))
 
 
-def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> None:
-    """Check that a plan can be applied as it is.
+def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> list[str]:
+    """Check that a plan can be applied as it is, and return what it would warn of now and did not when it was made.
 
     Raises:
         WorldMovedError: Something that the plan rests on is no longer so.
-        RefusedError: Another rewind is active, the source topic is gone, or a name that it will take is taken.
+        RefusedError: Another rewind is active, the source topic is gone, a name that it will take is taken, or a reader
+            cannot be moved.
     """
     live, epoch = _live(plan.request, world)
     _refuse_second(plan.request, world)
@@ -123,17 +120,14 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> Non
     if moved:
         raise WorldMovedError("apply_plan", f"the world has moved: {'; '.join(moved)}", "Make a new plan")
     _outputs(pipeline, plan.job_id, world)
-    preflight.refuse_group_in_use(plan.job_id, world.broker)
+    return [line for line in _warnings(plan, live, topic, _mirror(topic, world), world) if line not in plan.warnings]
 
 
-def told_since(plan: Plan, pipeline: Pipeline, world: World) -> list[str]:
-    """Return what a plan that still holds would warn of now, and did not when it was made."""
-    live, _ = _live(plan.request, world)
-    topic = _topic(pipeline, live, world)
+def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | None, world: World) -> tuple[str, ...]:
     facts = preflight.Facts(
         live=live,
         topic=topic,
-        mirror=_mirror(topic, world),
+        mirror=mirror,
         start=plan.start,
         job_id=plan.job_id,
         records=plan.records,
@@ -141,7 +135,7 @@ def told_since(plan: Plan, pipeline: Pipeline, world: World) -> list[str]:
         readers=plan.request.consumer_groups,
         free_bytes=world.free_bytes,
     )
-    return [line for line in preflight.told(facts, world.broker) if line not in plan.warnings]
+    return tuple(preflight.told(facts, world.broker))
 
 
 def _refuse_stateful(pipeline: Pipeline) -> None:

@@ -74,8 +74,7 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
     )
     if stored is None:
         return planner.make_plan(request, wanted, code, world, datetime.now(UTC))
-    planner.still_holds(stored, wanted, code, world)
-    for line in planner.told_since(stored, wanted, world):
+    for line in planner.still_holds(stored, wanted, code, world):
         log.warning("since the plan was made: %s", line)
     return stored
 
