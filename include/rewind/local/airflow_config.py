@@ -137,8 +137,15 @@ def _escaped(path: Path) -> str:
 
 # A stack that one person looks at: react within seconds. A file that changed is parsed at once; the
 # others, which a new pipeline changes too, not oftener than this, since each parse takes a second of CPU.
+# The tasks of a scheduler that was killed are seen by its successor at the orphan check alone, and only once
+# the dead one's heartbeat is half a minute old: at the default interval a step would lie there for five minutes.
 _LOOPS = {
-    "scheduler": {"scheduler_idle_sleep_time": "0.5", "job_heartbeat_sec": "2", "scheduler_heartbeat_sec": "2"},
+    "scheduler": {
+        "scheduler_idle_sleep_time": "0.5",
+        "job_heartbeat_sec": "2",
+        "scheduler_heartbeat_sec": "2",
+        "orphaned_tasks_check_interval": "10",
+    },
     "triggerer": {"job_heartbeat_sec": "2"},
     "dag_processor": {
         "refresh_interval": "10",
