@@ -258,9 +258,12 @@ class _closing:  # noqa: N801
 
 
 def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
-    """Declare a copy of `visits_converter` under a name and on a topic; `more` replaces parts of its YAML."""
+    """Declare a copy of a pipeline (`like`, or `visits_converter`) under a name and on a topic.
+
+    What `more` names besides `output`, the base of the output's topic, replaces parts of its YAML.
+    """
     shutil.copytree(
-        PROJECT / "include" / "pipelines" / "visits_converter",
+        PROJECT / "include" / "pipelines" / more.pop("like", "visits_converter"),
         folder / name,
         ignore=shutil.ignore_patterns("__pycache__"),
     )

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.steps.stream import empty_records
-from rewind.transforms import encoding
-from rewind.transforms.encoding import Stamp
+from rewind.steps.logic import empty_records
+from rewind.transforms import contract, encoding
+from rewind.transforms.headers import Stamp
 
 PIPELINE = Pipeline(
     name="visits_converter",
@@ -58,8 +58,8 @@ def encode(
     pipeline: Pipeline = PIPELINE,
     stamp: Stamp = STAMP,
 ) -> list[Row]:
-    contract = encoding.examine(logic, pipeline, empty_records(spark))
-    return encoding.encode(records, logic, pipeline, contract, stamp).collect()
+    made = contract.examine(logic, pipeline, empty_records(spark))
+    return encoding.encode(records, logic, pipeline, made, stamp).collect()
 
 
 def headers(row: Row) -> dict[str, str]:
@@ -202,14 +202,14 @@ def test_logic_that_breaks_the_contract_is_refused(
     spark: SparkSession, logic: Callable[[DataFrame], DataFrame], told: str
 ) -> None:
     with pytest.raises(RefusedError) as refused:
-        encoding.examine(logic, PIPELINE, empty_records(spark))
+        contract.examine(logic, PIPELINE, empty_records(spark))
     assert told in str(refused.value)
 
 
 def test_a_key_column_that_logic_does_not_return_is_refused(spark: SparkSession) -> None:
     pipeline = Pipeline("p", "visits", PIPELINE.schema, "out", output_key=("nothing",))
     with pytest.raises(RefusedError, match=r"output.key: transform\(\) returns no nothing"):
-        encoding.examine(projection, pipeline, empty_records(spark))
+        contract.examine(projection, pipeline, empty_records(spark))
 
 
 def test_c37_a_field_of_another_type_is_rejected_and_a_new_field_counts_once_declared(spark: SparkSession) -> None:

@@ -154,7 +154,6 @@ WHOLE = """\
 source: {topic: visits, schema: "a STRING", required: [a], transactional: true, isolation: read_uncommitted}
 output: {topic: out, key: [a]}
 session_time_zone: Europe/Paris
-stateful: true
 several_rows: true
 stream: {trigger: PT1M30S, max_offsets: 7}
 backfill: {chunk_records: 8}
@@ -190,7 +189,6 @@ def test_everything_that_can_be_declared(declare):
         isolation="read_uncommitted",
         output_key=("a",),
         session_time_zone="Europe/Paris",
-        stateful=True,
         several_rows=True,
         trigger_seconds=90.0,
         max_offsets=7,
@@ -200,7 +198,55 @@ def test_everything_that_can_be_declared(declare):
     )
 
 
+STATE = """\
+source: {topic: visits, schema: "a STRING, at TIMESTAMP"}
+output: {topic: out, key: [a], mode: update, starts: b, ends: c}
+stateful: true
+state_horizon: PT30M
+closes_at: at
+"""
+
+
+def test_everything_of_a_pipeline_with_state(declare):
+    assert pipelines.load(declare("visits", STATE), "visits") == Pipeline(
+        name="visits",
+        source_topic="visits",
+        schema="a STRING, at TIMESTAMP",
+        output_topic="out",
+        output_key=("a",),
+        stateful=True,
+        state_horizon="PT30M",
+        closes_at="at",
+        output_mode="update",
+        result_starts="b",
+        result_ends="c",
+    )
+
+
+def test_a_horizon_may_be_unbounded_and_results_are_appended_unless_said_otherwise(declare):
+    body = STATE.replace("PT30M", "unbounded").replace("mode: update, ", "")
+    found = pipelines.load(declare("visits", body), "visits")
+    assert (found.state_horizon, found.output_mode) == ("unbounded", "append")
+
+
 FAULTS = [
+    *(
+        (STATE.replace(text, ""), f"pipeline.yaml.{field}", "is required of a stateful pipeline")
+        for field, text in {
+            "state_horizon": "state_horizon: PT30M\n",
+            "closes_at": "closes_at: at\n",
+            "output.key": "key: [a], ",
+            "output.starts": "starts: b, ",
+            "output.ends": ", ends: c",
+        }.items()
+    ),
+    (STATE.replace("stateful: true\n", ""), "pipeline.yaml.state_horizon", "is only for a pipeline with state"),
+    (LEAST + "closes_at: at", "pipeline.yaml.closes_at", "is only for a pipeline with state"),
+    (LEAST.replace("topic: out", "topic: out, mode: append"), "pipeline.yaml.output.mode", "is only for a pipeline"),
+    (LEAST.replace("topic: out", "topic: out, ends: c"), "pipeline.yaml.output.ends", "is only for a pipeline"),
+    (STATE.replace("PT30M", "30 minutes"), "state_horizon", "'30 minutes' is no duration"),
+    (STATE + "several_rows: true\n", "pipeline.yaml.several_rows", "told by their key"),
+    (STATE.replace("mode: update", "mode: complete"), "pipeline.yaml.output.mode", "is not one of"),
     ("", "pipeline.yaml", "is not of type 'object'"),
     ("output: {topic: out}", "pipeline.yaml", "'source' is a required property"),
     ("source: {topic: t}\noutput: {topic: o}", "pipeline.yaml.source", "'schema' is a required property"),

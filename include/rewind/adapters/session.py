@@ -4,9 +4,38 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from rewind.core.pipeline import Pipeline
+from rewind.core.world import Generation
+from rewind.transforms import spans
+
+_STATE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Nobody asks how many rows a state has, and the count costs a read before each write.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # A query whose sources have names can go on with another source and the same state.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+    # Else a restart on a batch that was not committed dies in Spark 4.2 (`None.get` in OfflineStateRepartitionUtils).
+    "spark.sql.streaming.checkUnfinishedRepartitionOnRestart": "false",
+}
+"""Settings of a query with state. Those of the state store are kept by its checkpoint from its first batch on."""
+
 
 def session(name: str, time_zone: str) -> SparkSession:
     """Return the session of a main: the settings come from the submit, the time zone from the frozen configuration."""
     made: SparkSession = SparkSession.builder.appName(name).getOrCreate()
     made.conf.set("spark.sql.session.timeZone", time_zone)
+    return made
+
+
+def session_of(generation: Generation, pipeline: Pipeline) -> SparkSession:
+    """Return the session of a generation's query: its frozen zone and, for one with state, what its state needs."""
+    made = session(generation.job_id, pipeline.session_time_zone)
+    if pipeline.stateful:
+        for name, value in _STATE.items():
+            made.conf.set(name, value)
+        made.conf.set(spans.PARTITIONS, str(generation.frozen["partitions"]))
     return made

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
-from rewind.core.pipeline import ExpectedChange, Pipeline, thaw
+from rewind.core.pipeline import UNBOUNDED, ExpectedChange, Pipeline, thaw
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -45,10 +45,18 @@ SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "required": ["topic"],
-            "properties": {"topic": _TEXT, "key": _TEXTS},
+            "properties": {
+                "topic": _TEXT,
+                "key": _TEXTS,
+                "mode": {"enum": ["append", "update"]},
+                "starts": _TEXT,
+                "ends": _TEXT,
+            },
         },
         "session_time_zone": _TEXT,
         "stateful": {"type": "boolean"},
+        "state_horizon": _TEXT,
+        "closes_at": _TEXT,
         "several_rows": {"type": "boolean"},
         "stream": {
             "type": "object",
@@ -152,7 +160,7 @@ def parse(name: str, body: Any) -> Pipeline:
         isolation=source.get("isolation", defaults.isolation),
         output_key=tuple(output.get("key", ())),
         session_time_zone=body.get("session_time_zone", defaults.session_time_zone),
-        stateful=body.get("stateful", False),
+        **_stateful(body),
         several_rows=body.get("several_rows", False),
         trigger_seconds=trigger,
         max_offsets=stream.get("max_offsets", defaults.max_offsets),
@@ -160,6 +168,42 @@ def parse(name: str, body: Any) -> Pipeline:
         lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
     )
+
+
+_OF_STATEFUL = ("state_horizon", "closes_at", "output.key", "output.starts", "output.ends")
+
+
+def _stateful(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a stateful pipeline, all or none of which are declared.
+
+    Raises:
+        RefusedError: Some are missing, or a stateless pipeline declares one.
+    """
+    output, wanted = body["output"], body.get("stateful", False)
+    declared = {name: (output if "." in name else body).get(name.rpartition(".")[2]) for name in _OF_STATEFUL}
+    declared["output.mode"] = output.get("mode")
+    if not wanted:
+        alien = [name for name, value in declared.items() if value and name != "output.key"]
+        if alien:
+            problem = "is only for a pipeline with state"
+            raise RefusedError(f"pipeline.yaml.{alien[0]}", problem, "Declare stateful: true")
+        return {}
+    missing = [name for name in _OF_STATEFUL if not declared[name]]
+    if missing:
+        raise RefusedError(f"pipeline.yaml.{missing[0]}", "is required of a stateful pipeline", "README.md explains it")
+    if body.get("several_rows"):
+        problem = "numbers the rows of one record, and a stateful pipeline's rows are told by their key"
+        raise RefusedError("pipeline.yaml.several_rows", problem, "Leave it out")
+    if body["state_horizon"] != UNBOUNDED:
+        times.parse_duration(body["state_horizon"], "state_horizon")
+    return {
+        "stateful": True,
+        "state_horizon": body["state_horizon"],
+        "closes_at": body["closes_at"],
+        "output_mode": output.get("mode", "append"),
+        "result_starts": output["starts"],
+        "result_ends": output["ends"],
+    }
 
 
 def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:

@@ -25,6 +25,8 @@ class Batch:
         end: Offset after the last one it read, per partition.
         rows: Records it read.
         at: When it was recorded, UTC.
+        late_watermark: The watermark by which it left late rows out, in milliseconds since 1970; 0 for none.
+        closing_watermark: The watermark by which it closed results, the same way.
     """
 
     batch: int
@@ -32,12 +34,20 @@ class Batch:
     end: Vector
     rows: int
     at: datetime
+    late_watermark: int = 0
+    closing_watermark: int = 0
 
 
 def record(connection: Connection, owner: str, token: int, made: Batch) -> None:
     """Record a committed batch; again is harmless."""
     mine = (_table.c.owner == owner) & (_table.c.batch == made.batch)
-    values = {"start": vector_to_json(made.start), "end": vector_to_json(made.end), "rows": made.rows}
+    values = {
+        "start": vector_to_json(made.start),
+        "end": vector_to_json(made.end),
+        "rows": made.rows,
+        "late_watermark": made.late_watermark,
+        "closing_watermark": made.closing_watermark,
+    }
     if connection.execute(update(_table).where(mine).values(**values)).rowcount == 0:
         values |= {"owner": owner, "batch": made.batch, "token": token, "at": now()}
         connection.execute(insert(_table).values(**values))
@@ -63,4 +73,13 @@ def position(connection: Connection, owner: str, handoff: Vector | None) -> Vect
 
 
 def _batch(row: Row[Any]) -> Batch:
-    return Batch(row.batch, vector_from_json(row.start), vector_from_json(row.end), row.rows, row.at)
+    return Batch(
+        batch=row.batch,
+        start=vector_from_json(row.start),
+        end=vector_from_json(row.end),
+        rows=row.rows,
+        at=row.at,
+        # A batch of an older release has none.
+        late_watermark=row.late_watermark or 0,
+        closing_watermark=row.closing_watermark or 0,
+    )

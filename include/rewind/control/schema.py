@@ -181,7 +181,8 @@ progress = Table(
     Column("start", JSON, nullable=False),
     Column("end", JSON, nullable=False),
     Column("rows", BigInteger, nullable=False),
-    Column("watermark", String(32)),
+    Column("late_watermark", BigInteger),
+    Column("closing_watermark", BigInteger),
     Column("at", DateTime, nullable=False),
 )
 

@@ -9,6 +9,18 @@ TOKEN = "rewind-token"  # noqa: S105 - the name of a header
 SOURCE = "rewind-source"
 REPAIR = "rewind-repair"
 REASON = "rewind-reason"
+VERSION = "rewind-version"
+SPAN = "rewind-span"
+
+
+def version(epoch: int, batch: int) -> str:
+    """Return the version of a keyed result: of two rows of a key the one with the higher text is the newer.
+
+    Args:
+        epoch: The pointer's epoch at which its job is, or is to be, live.
+        batch: The micro-batch that wrote it.
+    """
+    return f"{epoch:010d}-{batch:019d}"
 
 
 @dataclass(frozen=True, order=True)

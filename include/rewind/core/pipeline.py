@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+UNBOUNDED = "unbounded"
+"""The state horizon of a pipeline whose results may depend on any record before them."""
+
 
 @dataclass(frozen=True)
 class ExpectedChange:
@@ -36,6 +39,13 @@ class Pipeline:
         output_key: Columns that make the output key as JSON; empty keeps the source key.
         session_time_zone: Zone in which zone-less texts are read and JSON texts are written.
         stateful: Whether the logic may keep state.
+        state_horizon: How much event time may lie between two records that touch one result, lateness included: an ISO
+            8601 duration, or `UNBOUNDED`; empty for a stateless pipeline.
+        closes_at: SQL expression over the parsed columns: when the first result that a record counts for closes. The
+            record is late when the watermark for late rows has reached that instant.
+        output_mode: Spark's output mode, `append` or `update`.
+        result_starts: Output column with the first instant of event time that a result covers.
+        result_ends: Output column with the instant from which a result is closed, once the watermark has reached it.
         several_rows: Whether one record may give several rows.
         trigger_seconds: Pause between micro-batches of the stream.
         max_offsets: Most offsets in one micro-batch.
@@ -55,6 +65,11 @@ class Pipeline:
     output_key: tuple[str, ...] = ()
     session_time_zone: str = "UTC"
     stateful: bool = False
+    state_horizon: str = ""
+    closes_at: str = ""
+    output_mode: str = "append"
+    result_starts: str = ""
+    result_ends: str = ""
     several_rows: bool = False
     trigger_seconds: float = 1.0
     max_offsets: int = 200_000

@@ -11,7 +11,7 @@ from rewind.core import asked_range, names, preflight
 from rewind.core.asked_range import Sight
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
-from rewind.core.pipeline import Pipeline
+from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, REWIND, Difference, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
 
@@ -190,7 +190,8 @@ def _mirror(topic: Topic, world: World) -> MirrorState | None:
 
 
 def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Difference]:
-    old, new = live.frozen["config"], pipeline.frozen()
+    # A setting that live's release did not know yet had its default.
+    old, new = thaw(live.frozen["config"]).frozen(), pipeline.frozen()
     settings = [
         Difference(key, str(old.get(key, "")), str(value)) for key, value in new.items() if old.get(key) != value
     ]

@@ -20,8 +20,8 @@ from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.steps.stream import empty_records, load_logic
-from rewind.transforms import encoding
+from rewind.steps.logic import empty_records, load_logic
+from rewind.transforms import contract
 
 
 def examined(spark: SparkSession, pipeline: Pipeline) -> str:
@@ -30,17 +30,29 @@ def examined(spark: SparkSession, pipeline: Pipeline) -> str:
     Raises:
         RefusedError: The logic breaks the contract.
     """
-    contract = encoding.examine(load_logic(pipeline), pipeline, empty_records(spark))
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in contract.schema.fields)
+    made = contract.examine(load_logic(pipeline), pipeline, empty_records(spark))
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in made.schema.fields)
 
 
-def frozen_configuration(settings: Settings, pipeline: Pipeline, output_schema: str) -> dict[str, Any]:
-    """Return what a generation freezes beside its code: settings, output columns, versions."""
+def frozen_configuration(
+    settings: Settings, pipeline: Pipeline, output_schema: str, source: Topic, epoch: int
+) -> dict[str, Any]:
+    """Return what a generation freezes beside its code: settings, output columns, versions.
+
+    Args:
+        settings: The installation.
+        pipeline: The pipeline.
+        output_schema: DDL of the columns that its logic gives.
+        source: Source topic, whose partition count the spans of a stateful pipeline keep.
+        epoch: The pointer's epoch at which the generation is, or is to be, live: the first part of its versions.
+    """
     versions = {name: metadata.version(name) for name in ("pyspark", "delta-spark", "kafka-python", "sqlalchemy")}
     jars = sorted(path.name for path in Path(settings.jars / "spark").glob("*.jar"))
     return {
         "config": pipeline.frozen(),
         "output_schema": output_schema,
+        "partitions": len(source.latest),
+        "epoch": epoch,
         "versions": {**versions, "python": platform.python_version()},
         "jars": jars,
     }

@@ -18,8 +18,8 @@ from rewind.core.offsets import OffsetRange, Ranges, merged
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps.stream import empty_records, load_logic, stamp_of
-from rewind.transforms import encoding
+from rewind.steps.logic import empty_records, load_logic, stamp_of
+from rewind.transforms import contract, encoding
 from rewind.transforms.parsing import SOURCE_COLUMNS
 
 SHOWN = 5
@@ -38,7 +38,7 @@ class Chunks:
         self._pipeline = pipeline
         self._guard = guard
         self._logic = load_logic(pipeline)
-        self._contract = encoding.examine(self._logic, pipeline, empty_records(spark))
+        self._contract = contract.examine(self._logic, pipeline, empty_records(spark))
         self._stamp = stamp_of(generation, guard.token)
         output = Broker(settings).topic(generation.output_topic)
         if output is None:

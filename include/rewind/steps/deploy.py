@@ -50,7 +50,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
         state=lifecycle.CANDIDATE,
         topic_id=topic.id,
         bundle=code.hash,
-        frozen=allocate.frozen_configuration(settings, declared, schema),
+        frozen=allocate.frozen_configuration(settings, declared, schema, topic, epoch=1),
         start=begin,
         handoff=begin,
         output_topic=names.output_topic(declared.output_topic, job_id),

@@ -45,12 +45,14 @@ class Source:
         topic: Source topic.
         checkpoint: Checkpoint of its query.
         group: Consumer group that gets its positions.
+        stateful: Whether its query keeps state: then batches without records, which close results, are recorded too.
     """
 
     owner: str
     topic: str
     checkpoint: str
     group: str
+    stateful: bool = False
 
 
 class Driver:
@@ -68,7 +70,7 @@ class Driver:
         self._parent = os.getppid()
         self._asked_at = 0.0
         signal.signal(signal.SIGTERM, self._on_signal)
-        spark.streams.addListener(_Listener(self._events))
+        spark.streams.addListener(_Listener(self._events, source.stateful))
 
     def gate(self) -> None:
         """Check, at the start of a batch, that it may be written.
@@ -131,13 +133,23 @@ class Driver:
             query.stop()
 
     def _reconcile(self) -> None:
-        """Record the last committed batch, which a crash may have kept from the registry or from the group."""
+        """Record what a crash may have kept from the registry or from the group: the last committed batch.
+
+        Of a query with state all batches that the registry lacks: what was late is found by each of them.
+        """
         last = checkpoint.last_committed(self._spark, self._source.checkpoint)
         if last is None:
             return
         with transaction(self._settings.registry_url) as connection:
             newest = progress.newest(connection, self._source.owner)
         recorded = newest.rows if newest is not None and newest.batch == last else None
+        first = last if newest is None or not self._source.stateful else min(newest.batch + 1, last)
+        for batch in range(first, last):
+            self._events.put(_Committed(batch, None))
+        found = checkpoint.logged(self._spark, self._source.checkpoint, last)
+        if found is not None and found.source == checkpoint.FEED:
+            # The backfill records what it feeds, and a feed is no position in Kafka.
+            return
         self._events.put(_Committed(last, recorded))
 
     def _record(self) -> None:
@@ -163,11 +175,13 @@ class Driver:
         place = self._source.checkpoint
         start = checkpoint.start_offsets(self._spark, place, committed.batch)
         end = checkpoint.end_offsets(self._spark, place, committed.batch)
-        if end is None:
+        logged = checkpoint.logged(self._spark, place, committed.batch)
+        if end is None or logged is None:
             raise IntegrityError(f"{place}: batch {committed.batch} is committed but has no offsets. {checkpoint.CURE}")
         span = sum(offset - start.get(p, 0) for p, offset in end.items())
         rows = span if committed.rows is None else committed.rows
-        return Batch(committed.batch, start, end, rows, now())
+        late = checkpoint.late_watermark(self._spark, place, committed.batch)
+        return Batch(committed.batch, start, end, rows, now(), late, logged.watermark)
 
     def _on_signal(self, *_: Any) -> None:
         self._draining = True
@@ -184,12 +198,13 @@ class _Committed:
 class _Listener(StreamingQueryListener):
     """Hands each committed batch to the driver's loop, which may fail loudly; here an error would be swallowed."""
 
-    def __init__(self, events: queue.SimpleQueue[_Committed]) -> None:
+    def __init__(self, events: queue.SimpleQueue[_Committed], every: bool) -> None:
         self._events = events
+        self._every = every
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         source = event.progress.sources[0]
-        if event.progress.numInputRows or source.startOffset != source.endOffset:
+        if self._every or event.progress.numInputRows or source.startOffset != source.endOffset:
             self._events.put(_Committed(event.progress.batchId, event.progress.numInputRows))
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802

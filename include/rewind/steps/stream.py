@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
 
@@ -10,22 +9,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rewind.adapters import checkpoint, kafka
-from rewind.adapters.session import session
+from rewind.adapters.session import session_of
 from rewind.control import bundle, generations, progress, supervise
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.guard import Guard
-from rewind.core import names
-from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RefusedError
-from rewind.core.offsets import Vector
+from rewind.core.offsets import Vector, between, total
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.planner import RECREATED_CURE, recreated
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps.driver import Driver, Source
-from rewind.transforms import encoding
-from rewind.transforms.encoding import Logic, Stamp
+from rewind.steps.logic import load_logic
+from rewind.steps.query import query_of
 
 log = logging.getLogger(__name__)
 
@@ -41,58 +38,41 @@ def run(settings: Settings, job_id: str) -> None:
     with transaction(settings.registry_url) as connection:
         generation = generations.read(connection, job_id)
     pipeline = thaw(generation.frozen["config"])
-    logic = load_logic(pipeline)
+    load_logic(pipeline)
     frozen = supervise.frozen_bundle(settings, job_id, generation.bundle)
     bundle.check_origin(sys.modules, frozen.folder)
     with Guard(settings, job_id) as guard:
         topic = checked_topic(settings, pipeline, generation)
-        spark = session(job_id, pipeline.session_time_zone)
+        spark = session_of(generation, pipeline)
         place = str(supervise.checkpoint_folder(settings, job_id))
         start = first_offsets(spark, place, generation, topic)
-        source = Source(job_id, topic.name, place, group=job_id)
+        source = Source(job_id, topic.name, place, group=job_id, stateful=pipeline.stateful)
         driver = Driver(settings, source, guard, spark)
-        output = Broker(settings).topic(generation.output_topic)
-        if output is None:
-            raise RefusedError(
-                "output.topic", f"{generation.output_topic} is gone", "Restore it, or rewind with same_code"
-            )
-        stamp = stamp_of(generation, guard.token)
-        contract = encoding.examine(logic, pipeline, empty_records(spark))
+        query = query_of(spark, settings, generation, pipeline, guard.token)
 
-        def write(records: DataFrame, _batch: int) -> None:
+        def records(active: SparkSession, batch: int) -> DataFrame | None:
+            begin, end = checkpoint.start_offsets(active, place, batch), checkpoint.end_offsets(active, place, batch)
+            if end is None or not total(between(begin, end)):
+                return None
+            at = {p: begin.get(p, 0) for p in end}
+            return kafka.as_records(kafka.read_range(active, settings, topic.name, at, end, pipeline.isolation))
+
+        def write(rows: DataFrame, batch: int) -> None:
             driver.gate()
-            rows = encoding.encode(kafka.as_records(records), logic, pipeline, contract, stamp)
-            with side_effect("batch.write"):
-                kafka.write(rows, settings, output.config)
+            query.write(rows, batch, records)
 
         reader = kafka.stream_reader(spark, settings, topic.name, start, pipeline.isolation, pipeline.max_offsets)
+        if pipeline.stateful:
+            reader = reader.name(checkpoint.LIVE)
 
         def begin() -> StreamingQuery:
-            writer = reader.load().writeStream.foreachBatch(write).queryName(job_id)
+            writer = query.over(kafka.as_records(reader.load())).foreachBatch(write).queryName(job_id)
             every = f"{int(pipeline.trigger_seconds * 1000)} milliseconds"
             return writer.trigger(processingTime=every).option("checkpointLocation", place).start()
 
         log.info("%s reads from %s with token %d", job_id, start, guard.token)
         driver.run(begin)
         log.info("%s has drained", job_id)
-
-
-def load_logic(pipeline: Pipeline) -> Logic:
-    """Return `transform` of a pipeline's `logic.py`, from wherever Python finds it: a bundle, in a driver.
-
-    Raises:
-        RefusedError: There is no such function, or it cannot be imported.
-    """
-    cure = "Define transform(records: DataFrame) -> DataFrame in logic.py"
-    try:
-        module = importlib.import_module(f"pipelines.{pipeline.name}.logic")
-    except Exception as error:
-        raise RefusedError("logic", f"{pipeline.name}/logic.py cannot be imported ({error!r})", cure) from error
-    transform = getattr(module, "transform", None)
-    if not callable(transform):
-        raise RefusedError("logic", f"{pipeline.name}/logic.py has no transform()", cure)
-    made: Logic = transform
-    return made
 
 
 def checked_topic(settings: Settings, pipeline: Pipeline, generation: Generation) -> Topic:
@@ -134,25 +114,3 @@ def first_offsets(spark: SparkSession, place: str, generation: Generation, topic
     for p, offset in sorted(added.items()):
         log.info("partition %d of %s was added: it starts at %d", p, topic.name, offset)
     return {**generation.handoff, **added}
-
-
-def stamp_of(generation: Generation, token: int) -> Stamp:
-    """Return what a job writes on each of its rows."""
-    _, kind, number = names.parse_job_id(generation.job_id)
-    return Stamp(
-        job_id=generation.job_id,
-        token=token,
-        topic_id=generation.topic_id,
-        output_topic=generation.output_topic,
-        dead_letter_topic=generation.dead_letter_topic,
-        repair=number if kind == "r" else 0,
-    )
-
-
-def empty_records(spark: SparkSession) -> DataFrame:
-    """Return an empty frame of source records."""
-    headers = "array<struct<key:string,value:binary>>"
-    columns = (
-        f"key binary, value binary, headers {headers}, topic string, partition int, offset bigint, timestamp timestamp"
-    )
-    return spark.createDataFrame([], columns)

@@ -2,93 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from rewind.core import coordinates
-from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.transforms import parsing
+from rewind.transforms import headers, parsing
+from rewind.transforms.contract import Contract, Logic
+from rewind.transforms.headers import Stamp
 from rewind.transforms.parsing import REASON, REJECT, SRC
-
-Logic = Callable[[DataFrame], DataFrame]
 
 SINK_COLUMNS = ("topic", "key", "value", "headers")
 _ORDER = ("source_partition", "source_offset")
-_HEADERS = "array<struct<key:string,value:binary>>"
-_PLAIN_PLANS = frozenset({"Project", "LocalRelation", "LogicalRDD", "SubqueryAlias"})
-_STATEFUL_PLANS = frozenset(
-    {
-        "Aggregate",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
-        "Distinct",
-        "FlatMapGroupsInPandasWithState",
-        "TransformWithStateInPySpark",
-        "Window",
-    }
-)
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """What a job writes on each of its rows.
-
-    Attributes:
-        job_id: The job.
-        token: Its lease's token.
-        topic_id: Id of its source topic.
-        output_topic: Where rows go.
-        dead_letter_topic: Where rejects go.
-        repair: Number of the repair, 0 for a generation.
-    """
-
-    job_id: str
-    token: int
-    topic_id: str
-    output_topic: str
-    dead_letter_topic: str
-    repair: int = 0
-
-
-@dataclass(frozen=True)
-class Contract:
-    """What logic was seen to do with an empty frame.
-
-    Attributes:
-        schema: The value columns it returns.
-        row_wise: Whether it only projects: then every record, rejected or not, can pass it in one scan.
-    """
-
-    schema: StructType
-    row_wise: bool
-
-
-def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
-    """Run logic on an empty frame of source records and return its contract.
-
-    Raises:
-        RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, or lacks a key column.
-    """
-    columns = parsing.parse(empty, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
-    before = _plans(columns)
-    result = logic(columns)
-    if SRC not in result.columns:
-        raise RefusedError("logic", f"{pipeline.name}: transform() loses {SRC}", f"Select {SRC} in what it returns")
-    added = [name for name in _plans(result) if name not in before or name in _STATEFUL_PLANS]
-    stateful = sorted(set(added) & _STATEFUL_PLANS)
-    if stateful and not pipeline.stateful:
-        cure = "Declare stateful: true, or do without"
-        raise RefusedError("logic", f"{pipeline.name} is declared stateless but uses {', '.join(stateful)}", cure)
-    values = [field for field in result.schema.fields if field.name not in (SRC, REJECT)]
-    lacking = sorted(set(pipeline.output_key) - {field.name for field in values})
-    if lacking:
-        raise RefusedError("output.key", f"transform() returns no {', '.join(lacking)}", "Return them, or mend the key")
-    return Contract(StructType(values), set(_plans(result)) <= _PLAIN_PLANS)
 
 
 def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
@@ -109,7 +36,7 @@ def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contr
     """
     parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
     if contract.row_wise:
-        return _rows(_carried(parsed, logic), pipeline, contract, stamp).select(*SINK_COLUMNS)
+        return rows_of(_carried(parsed, logic), pipeline, contract, stamp)
     good = (F.col(REASON).isNull()) & F.col(f"{SRC}.value").isNotNull()
     results = _rows(_reasoned(logic(parsed.where(good).drop(REASON))), pipeline, contract, stamp)
     others = _rows(parsed.where(~good), pipeline, contract, stamp)
@@ -119,6 +46,15 @@ def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contr
 def in_source_order(rows: DataFrame, partition: str, offset: str) -> DataFrame:
     """Return the rows with each source partition whole in one task, in the order of its offsets."""
     return rows.repartition(F.col(partition)).sortWithinPartitions(partition, offset)
+
+
+def rows_of(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
+    """Return the sink rows of a frame with `_src` and `_reason`; without value columns it holds tombstones and rejects.
+
+    Returns:
+        Columns `SINK_COLUMNS`.
+    """
+    return _rows(parsed, pipeline, contract, stamp).select(*SINK_COLUMNS)
 
 
 def _carried(parsed: DataFrame, logic: Logic) -> DataFrame:
@@ -136,7 +72,7 @@ def _reasoned(result: DataFrame) -> DataFrame:
 
 
 def _rows(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
-    """Return sink rows with their source order; a frame without value columns holds tombstones and rejects only."""
+    """Return sink rows with their source order."""
     names = [name for name in contract.schema.names if name in parsed.columns]
     numbered = _numbered(parsed, names) if pipeline.several_rows and names else parsed.withColumn("_row", F.lit(0))
     dead, tombstone = F.col(REASON).isNotNull(), F.col(f"{SRC}.value").isNull()
@@ -169,30 +105,9 @@ def _numbered(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def _headers(stamp: Stamp) -> Column:
-    place = F.concat_ws(":", F.lit(stamp.topic_id), F.col(f"{SRC}.partition"), F.col(f"{SRC}.offset"))
+    place = headers.place(stamp)
     source = F.when(F.col("_row") > 0, F.concat_ws(":", place, F.col("_row"))).otherwise(place)
-    pairs = [
-        (coordinates.JOB, F.lit(stamp.job_id)),
-        (coordinates.TOKEN, F.lit(str(stamp.token))),
-        (coordinates.SOURCE, source),
-    ]
+    pairs = [*headers.of_job(stamp), (coordinates.SOURCE, source)]
     if stamp.repair:
         pairs.append((coordinates.REPAIR, F.lit(str(stamp.repair))))
-    always = F.array(*(_header(name, value) for name, value in pairs)).cast(_HEADERS)
-    reason = F.array(_header(coordinates.REASON, F.col(REASON))).cast(_HEADERS)
-    return F.when(F.col(REASON).isNotNull(), F.concat(always, reason)).otherwise(always)
-
-
-def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
-
-
-def _plans(frame: DataFrame) -> list[str]:
-    """Return the node names of a frame's analysed plan, children last."""
-    found, todo = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - the only way to a plan
-    while todo:
-        node = todo.pop()
-        found.append(str(node.nodeName()))
-        children = node.children()
-        todo += [children.apply(i) for i in range(children.size())]
-    return found
+    return headers.written(pairs, F.col(REASON))

@@ -1,0 +1,56 @@
+"""A pipeline's logic, and what its job writes beside the rows that it gives."""
+
+from __future__ import annotations
+
+import importlib
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rewind.core import names
+from rewind.core.errors import RefusedError
+from rewind.core.pipeline import Pipeline
+from rewind.core.world import Generation
+from rewind.transforms.contract import Logic
+from rewind.transforms.headers import Stamp
+
+
+def load_logic(pipeline: Pipeline) -> Logic:
+    """Return `transform` of a pipeline's `logic.py`, from wherever Python finds it: a bundle, in a driver.
+
+    Raises:
+        RefusedError: There is no such function, or it cannot be imported.
+    """
+    cure = "Define transform(records: DataFrame) -> DataFrame in logic.py"
+    try:
+        module = importlib.import_module(f"pipelines.{pipeline.name}.logic")
+    except Exception as error:
+        raise RefusedError("logic", f"{pipeline.name}/logic.py cannot be imported ({error!r})", cure) from error
+    transform = getattr(module, "transform", None)
+    if not callable(transform):
+        raise RefusedError("logic", f"{pipeline.name}/logic.py has no transform()", cure)
+    made: Logic = transform
+    return made
+
+
+def stamp_of(generation: Generation, token: int) -> Stamp:
+    """Return what a job writes on each of its rows."""
+    _, kind, number = names.parse_job_id(generation.job_id)
+    return Stamp(
+        job_id=generation.job_id,
+        token=token,
+        topic_id=generation.topic_id,
+        output_topic=generation.output_topic,
+        dead_letter_topic=generation.dead_letter_topic,
+        repair=number if kind == "r" else 0,
+        # A generation of an older release has none, and no state.
+        epoch=generation.frozen.get("epoch", 0),
+    )
+
+
+def empty_records(spark: SparkSession) -> DataFrame:
+    """Return an empty frame of source records."""
+    headers = "array<struct<key:string,value:binary>>"
+    columns = (
+        f"key binary, value binary, headers {headers}, topic string, partition int, offset bigint, timestamp timestamp"
+    )
+    return spark.createDataFrame([], columns)

@@ -1,0 +1,137 @@
+"""What a pipeline's logic is seen to do: run on frames without records, before anything depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StructType
+
+from rewind.core.errors import RefusedError
+from rewind.core.pipeline import UNBOUNDED, Pipeline
+from rewind.core.times import parse_duration
+from rewind.transforms import parsing
+from rewind.transforms.parsing import REASON, REJECT, SRC
+
+Logic = Callable[[DataFrame], DataFrame]
+
+CLOSES = "Say when the first result of a record closes, as in window(event_time, '10 minutes').end"
+_PLAIN_PLANS = frozenset({"Project", "LocalRelation", "LogicalRDD", "SubqueryAlias"})
+_TIMES = ("timestamp", "timestamp_ntz")
+_STATEFUL_PLANS = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "TransformWithStateInPySpark",
+        "Window",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What logic was seen to do with an empty frame.
+
+    Attributes:
+        schema: The value columns it returns.
+        row_wise: Whether it only projects: then every record, rejected or not, can pass it in one scan.
+        spanned: Whether a row's `_src` is a span (`spans.span`), not the coordinate of one record.
+    """
+
+    schema: StructType
+    row_wise: bool
+    spanned: bool = False
+
+
+def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
+    """Run logic on an empty frame of source records and return its contract.
+
+    Raises:
+        RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, lacks a key column, or breaks what
+            a stateful pipeline declares.
+    """
+    columns = parsing.parse(empty, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
+    before = _plans(columns)
+    result = logic(columns)
+    if SRC not in result.columns:
+        raise RefusedError("logic", f"{pipeline.name}: transform() loses {SRC}", f"Select {SRC} in what it returns")
+    added = [name for name in _plans(result) if name not in before or name in _STATEFUL_PLANS]
+    stateful = sorted(set(added) & _STATEFUL_PLANS)
+    if stateful and not pipeline.stateful:
+        cure = "Declare stateful: true, or do without"
+        raise RefusedError("logic", f"{pipeline.name} is declared stateless but uses {', '.join(stateful)}", cure)
+    values = [field for field in result.schema.fields if field.name not in (SRC, REJECT)]
+    lacking = sorted(set(pipeline.output_key) - {field.name for field in values})
+    if lacking:
+        raise RefusedError("output.key", f"transform() returns no {', '.join(lacking)}", "Return them, or mend the key")
+    spanned = isinstance(result.schema[SRC].dataType, ArrayType)
+    if pipeline.stateful:
+        _check_stateful(pipeline, columns, result, spanned)
+    return Contract(StructType(values), set(_plans(result)) <= _PLAIN_PLANS, spanned)
+
+
+def _check_stateful(pipeline: Pipeline, columns: DataFrame, result: DataFrame, spanned: bool) -> None:
+    for name, field in ((pipeline.result_starts, "output.starts"), (pipeline.result_ends, "output.ends")):
+        kind = result.schema[name].dataType.typeName() if name in result.columns else "missing"
+        if kind not in _TIMES:
+            raise RefusedError(field, f"column {name} of transform() is {kind}", "Name a column that is a TIMESTAMP")
+    if spanned and REJECT in result.columns:
+        problem = f"{pipeline.name}: transform() rejects rows that many records went into"
+        raise RefusedError("logic", problem, f"Leave out {REJECT}, or filter before the grouping")
+    try:
+        kind = columns.select(F.expr(pipeline.closes_at)).schema.fields[0].dataType.typeName()
+    except PySparkException as error:
+        raise RefusedError("closes_at", f"{pipeline.closes_at!r} is no SQL over the columns: {error}", CLOSES) from None
+    if kind not in _TIMES:
+        raise RefusedError("closes_at", f"{pipeline.closes_at!r} is of type {kind}", CLOSES)
+
+
+def watermark_delay(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> timedelta | None:
+    """Return by how much the logic's watermark lags behind event time, or None when it sets none.
+
+    Args:
+        logic: `transform` of the pipeline.
+        pipeline: The pipeline.
+        stream: A streaming frame of source records; only its plan is looked at.
+
+    Raises:
+        RefusedError: Without a watermark state grows for ever, which only an unbounded horizon allows; or the delay is
+            longer than the horizon.
+    """
+    parsed = parsing.parse(stream, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
+    nodes = [node for node in _nodes(logic(parsed)) if str(node.nodeName()) == "EventTimeWatermark"]
+    jvm: Any = stream.sparkSession._jvm
+    marks = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+    delay = max((timedelta(milliseconds=marks.getDelayMs(node.delay())) for node in nodes), default=None)
+    if pipeline.state_horizon == UNBOUNDED:
+        return delay
+    if delay is None:
+        problem = f"{pipeline.name} has a horizon of {pipeline.state_horizon}, and its logic no withWatermark()"
+        raise RefusedError("state_horizon", problem, "Set a watermark, or declare state_horizon: unbounded")
+    if delay > parse_duration(pipeline.state_horizon, "state_horizon"):
+        problem = f"{pipeline.state_horizon} is shorter than the watermark's delay of {delay}"
+        raise RefusedError("state_horizon", problem, "Declare the delay and the longest result together")
+    return delay
+
+
+def _plans(frame: DataFrame) -> list[str]:
+    """Return the node names of a frame's analysed plan, children last."""
+    return [str(node.nodeName()) for node in _nodes(frame)]
+
+
+def _nodes(frame: DataFrame) -> list[Any]:
+    found, todo = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - the only way to a plan
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        children = node.children()
+        todo += [children.apply(i) for i in range(children.size())]
+    return found

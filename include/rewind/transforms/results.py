@@ -1,0 +1,59 @@
+"""The results of a logic with state as the rows of a Kafka sink: each a new version of its key."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rewind.core import coordinates
+from rewind.core.pipeline import Pipeline
+from rewind.transforms import encoding, headers, parsing
+from rewind.transforms.contract import Contract
+from rewind.transforms.headers import Stamp
+from rewind.transforms.parsing import REASON, REJECT, SRC
+
+
+def usable(records: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Return the parsed columns of the records that reach a logic with state: neither rejected nor tombstones."""
+    parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
+    return parsed.where(F.col(REASON).isNull() & F.col(f"{SRC}.value").isNotNull()).drop(REASON)
+
+
+def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp, batch: int) -> DataFrame:
+    """Return the sink rows of what a logic with state gave: each a new version of its key.
+
+    Args:
+        rows: What the logic gave.
+        pipeline: The pipeline.
+        contract: What `examine` said of the logic.
+        stamp: What to write on each row.
+        batch: The micro-batch; one that is run again writes the same versions.
+
+    Returns:
+        Columns `SINK_COLUMNS`.
+    """
+    reason = F.col(REJECT) if REJECT in rows.columns else F.lit(None).cast("string")
+    text = F.to_json(F.struct(*contract.schema.names)).cast("binary")
+    key = F.to_json(F.struct(*pipeline.output_key)).cast("binary")
+    origin = (coordinates.SPAN, headers.span(stamp)) if contract.spanned else (coordinates.SOURCE, headers.place(stamp))
+    version = (coordinates.VERSION, F.lit(coordinates.version(stamp.epoch, batch)))
+    # A span has no record whose bytes a dead letter could hold; a logic that rejects has none (`examine`).
+    record = (key, text) if contract.spanned else (F.col(f"{SRC}.key"), F.col(f"{SRC}.value"))
+    dead = reason.isNotNull()
+    return rows.select(
+        F.when(dead, stamp.dead_letter_topic).otherwise(stamp.output_topic).alias("topic"),
+        F.when(dead, record[0]).otherwise(key).alias("key"),
+        F.when(dead, record[1]).otherwise(text).alias("value"),
+        headers.written([*headers.of_job(stamp), version, origin], reason).alias("headers"),
+    )
+
+
+def encode_rejects(records: DataFrame, pipeline: Pipeline, stamp: Stamp) -> DataFrame:
+    """Return the dead letters of source records: what never reaches a logic with state. A tombstone is none.
+
+    Returns:
+        Columns `SINK_COLUMNS`.
+    """
+    parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
+    return encoding.rows_of(parsed.where(F.col(REASON).isNotNull()), pipeline, Contract(StructType([]), True), stamp)
