@@ -74,8 +74,16 @@ def end_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Vector | No
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int | None:
     """Return the newest committed batch, or None before the first."""
-    batches = [int(name) for name in files.names(spark, f"{checkpoint}/commits") if name.isdigit()]
-    return max(batches, default=None)
+    return _newest(spark, f"{checkpoint}/commits")
+
+
+def last_begun(spark: SparkSession, checkpoint: str) -> int | None:
+    """Return the newest batch that was begun, or None before the first; it may be committed or not."""
+    return _newest(spark, f"{checkpoint}/offsets")
+
+
+def _newest(spark: SparkSession, folder: str) -> int | None:
+    return max((int(name) for name in files.names(spark, folder) if name.isdigit()), default=None)
 
 
 def start_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Vector:

@@ -23,7 +23,8 @@ class LogEntry:
         transaction: `txnAppId` and `txnVersion`, when it carries them.
         metadata: Its user metadata.
         counts: Records it added, per Kafka partition, from the statistics of its files.
-        bytes: Bytes of the files it added.
+        files: Files it added.
+        bytes: Their bytes.
         timestamp: When it was made, in milliseconds since 1970.
     """
 
@@ -31,6 +32,7 @@ class LogEntry:
     transaction: tuple[str, int] | None
     metadata: str
     counts: dict[int, int]
+    files: int
     bytes: int
     timestamp: int
 
@@ -60,6 +62,7 @@ def entry(spark: SparkSession, path: str, version: int) -> LogEntry:
         transaction=(txn["appId"], txn["version"]) if txn else None,
         metadata=info.get("userMetadata", ""),
         counts=_counts(added),
+        files=len(added),
         bytes=sum(add["size"] for add in added),
         timestamp=info.get("timestamp", 0),
     )

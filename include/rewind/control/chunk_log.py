@@ -60,6 +60,11 @@ def begin(connection: Connection, rewind_id: str, number: int) -> None:
     connection.execute(update(_table).where(_one(rewind_id, number)).values(started_at=now()))
 
 
+def count(connection: Connection, rewind_id: str, number: int, rows: int, repeats: int) -> None:
+    """Record what a chunk holds, before it is processed."""
+    connection.execute(update(_table).where(_one(rewind_id, number)).values(rows=rows, repeats=repeats))
+
+
 def finish(connection: Connection, rewind_id: str, number: int, rows: int, repeats: int) -> None:
     """Record that a chunk is done."""
     values = {"state": "done", "rows": rows, "repeats": repeats, "ended_at": now()}

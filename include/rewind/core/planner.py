@@ -52,7 +52,6 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     Raises:
         RefusedError: The request cannot be carried out; nothing has been changed.
     """
-    _refuse_stateful(pipeline)
     live, epoch = _live(request, world)
     _refuse_second(request, world)
     topic = _topic(pipeline, live, world)
@@ -136,12 +135,6 @@ def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | 
         free_bytes=world.free_bytes,
     )
     return tuple(preflight.told(facts, world.broker))
-
-
-def _refuse_stateful(pipeline: Pipeline) -> None:
-    if pipeline.stateful:
-        cure = "Declare it stateless, or wait for a release that can"
-        raise RefusedError("stateful", f"{pipeline.name} keeps state, which cannot be rewound yet", cure)
 
 
 def _live(request: Request, world: World) -> tuple[Generation, int]:

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rewind.adapters.mirror_reader import read_state
-from rewind.adapters.session import session
-from rewind.control import chunk_log, generations, rewinds
+from rewind.adapters.session import session_of
+from rewind.control import chunk_log, generations, progress, rewinds
 from rewind.control.broker import Broker
+from rewind.control.chunk_log import Chunk
 from rewind.control.database import transaction, vector_from_json, vector_to_json
 from rewind.control.guard import Guard
 from rewind.core import chunks
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
-from rewind.core.offsets import Vector, behind, between, reached, to_spark_json, total
+from rewind.core.offsets import OffsetRange, Ranges, Vector, behind, between, reached, to_spark_json, total
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, MirrorState, Topic
 from rewind.steps import main
 from rewind.steps.chunk import Chunks
+from rewind.steps.feeding import Feeding
 from rewind.steps.throttle import Throttle
 
+KEPT_BATCHES = 100
+"""Batches whose state a checkpoint keeps (Spark's `spark.sql.streaming.minBatchesToRetain`)."""
 MIRROR_PATIENCE_SECONDS = 300.0
 """How long the mirror may stand still before the backfill gives up waiting for it."""
+
+Cut = Callable[[Ranges, int], list[Ranges]]
+"""Cuts a wave's offsets, of a version of the mirror, into chunks."""
+Run = Callable[[Sequence[Chunk], int, Mapping[int, Sequence[OffsetRange]], Throttle], None]
+"""Runs chunks of a version of the mirror, some gaps accepted."""
 
 log = logging.getLogger(__name__)
 
@@ -62,18 +71,26 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
     if work.generation.handoff is not None:
         log.info("%s has its handoff already: nothing to do", plan.job_id)
         return _evidence(settings, work)
-    spark = session(plan.job_id, work.pipeline.session_time_zone)
+    spark = session_of(work.generation, work.pipeline)
     with Guard(settings, plan.job_id) as guard:
-        runner = Chunks(spark, settings, work.generation, work.pipeline, guard)
-        return _waves(settings, work, runner)
+        if work.pipeline.stateful:
+            feeding = Feeding(spark, settings, work.generation, work.pipeline, guard, rewind_id)
+            return _waves(settings, work, feeding.cut, feeding.run)
+        made = Chunks(spark, settings, work.generation, work.pipeline, guard)
+        return _waves(
+            settings,
+            work,
+            lambda ranges, _: chunks.cut(ranges, work.pipeline.chunk_records),
+            _one_by_one(settings, work, made),
+        )
 
 
-def _waves(settings: Settings, work: Work, runner: Chunks) -> dict[str, Any]:
+def _waves(settings: Settings, work: Work, cut: Cut, run: Run) -> dict[str, Any]:
     done, wave = dict(work.plan.start), 0
     while True:
         topic = _topic(settings, work)
         version, end = _wave(settings, work, wave, done, topic)
-        _run_wave(settings, work, runner, wave, version, done, end)
+        _run_wave(settings, work, cut, run, wave, version, done, end)
         covered = behind(done, end)
         done, wave = {**done, **end}, wave + 1
         topic = _topic(settings, work)
@@ -97,18 +114,30 @@ def _wave(settings: Settings, work: Work, wave: int, done: Vector, topic: Topic)
         fixed = rewinds.fact(connection, work.rewind_id, name)
     if fixed is None:
         state = _advanced(settings, work, done, topic) if wave else _state(settings, work, topic)
-        end = _wave_end(work, state, done, topic)
+        end = _wave_end(settings, work, state, done, topic)
         value = {"version": state.version, "end": vector_to_json(end)}
         with side_effect("wave.fix"), transaction(settings.registry_url) as connection:
             fixed = rewinds.fix(connection, work.rewind_id, name, value)
     return fixed["version"], vector_from_json(fixed["end"])
 
 
-def _wave_end(work: Work, state: MirrorState, done: Vector, topic: Topic) -> Vector:
+def _wave_end(settings: Settings, work: Work, state: MirrorState, done: Vector, topic: Topic) -> Vector:
     reach = {p: state.end().get(p, earliest) for p, earliest in topic.earliest.items()}
     if work.plan.kind == REPAIR:
         reach = {p: min(reach[p], work.plan.end[p]) for p in work.plan.end}
+    elif work.pipeline.stateful:
+        reach = {**reach, **_batch_end(settings, work, reach)}
     return {p: max(o, done.get(p, 0)) for p, o in reach.items()}
+
+
+def _batch_end(settings: Settings, work: Work, reach: Vector) -> Vector:
+    """Return the newest end of a live batch that the mirror has reached: there both states can be compared.
+
+    Live's checkpoint keeps the state of its last batches alone. Where none of them will do, nothing is compared there.
+    """
+    with transaction(settings.registry_url) as connection:
+        recent = progress.recent(connection, work.plan.live_job_id, KEPT_BATCHES)
+    return next((batch.end for batch in recent if reached(reach, batch.end)), {})
 
 
 def _advanced(settings: Settings, work: Work, done: Vector, topic: Topic) -> MirrorState:
@@ -125,23 +154,34 @@ def _advanced(settings: Settings, work: Work, done: Vector, topic: Topic) -> Mir
 
 
 def _run_wave(
-    settings: Settings, work: Work, runner: Chunks, wave: int, version: int, start: Vector, end: Vector
+    settings: Settings, work: Work, cut: Cut, run: Run, wave: int, version: int, start: Vector, end: Vector
 ) -> None:
     ranges = between(start, end)
     log.info("wave %d: %d offsets of mirror version %d", wave, total(ranges), version)
     with side_effect("wave.cut"), transaction(settings.registry_url) as connection:
-        chunk_log.add_wave(connection, work.rewind_id, wave, chunks.cut(ranges, work.pipeline.chunk_records))
+        chunk_log.add_wave(connection, work.rewind_id, wave, cut(ranges, version))
         todo = [c for c in chunk_log.read(connection, work.rewind_id) if c.wave == wave and c.state != "done"]
     throttle = Throttle(_controls(settings, work.rewind_id), time.monotonic, time.sleep)
-    for chunk in todo:
-        throttle.before()
-        with side_effect("chunk.start"), transaction(settings.registry_url) as connection:
-            chunk_log.begin(connection, work.rewind_id, chunk.number)
-        rows, repeats = runner.run(chunk.ranges, version, work.plan.accepted_gaps)
-        with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
-            chunk_log.finish(connection, work.rewind_id, chunk.number, rows, repeats)
-        log.info("chunk %d done: %d records, %d repeats", chunk.number, rows, repeats)
-        throttle.after(rows)
+    run(todo, version, work.plan.accepted_gaps, throttle)
+
+
+def _one_by_one(settings: Settings, work: Work, made: Chunks) -> Run:
+    """Return what runs the chunks of a pipeline without state, each for itself."""
+
+    def run(
+        todo: Sequence[Chunk], version: int, accepted: Mapping[int, Sequence[OffsetRange]], throttle: Throttle
+    ) -> None:
+        for chunk in todo:
+            throttle.before()
+            with side_effect("chunk.start"), transaction(settings.registry_url) as connection:
+                chunk_log.begin(connection, work.rewind_id, chunk.number)
+            rows, repeats = made.run(chunk.ranges, version, accepted)
+            with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
+                chunk_log.finish(connection, work.rewind_id, chunk.number, rows, repeats)
+            log.info("chunk %d done: %d records, %d repeats", chunk.number, rows, repeats)
+            throttle.after(rows)
+
+    return run
 
 
 def _fix_handoff(settings: Settings, work: Work, handoff: Vector, topic: Topic) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.planner import RECREATED_CURE, recreated
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
+from rewind.steps import feeding
 from rewind.steps.driver import Driver, Source
 from rewind.steps.logic import load_logic
 from rewind.steps.query import query_of
@@ -45,6 +46,8 @@ def run(settings: Settings, job_id: str) -> None:
         topic = checked_topic(settings, pipeline, generation)
         spark = session_of(generation, pipeline)
         place = str(supervise.checkpoint_folder(settings, job_id))
+        if pipeline.stateful:
+            feeding.check_swap(spark, settings, job_id)
         start = first_offsets(spark, place, generation, topic)
         source = Source(job_id, topic.name, place, group=job_id, stateful=pipeline.stateful)
         driver = Driver(settings, source, guard, spark)

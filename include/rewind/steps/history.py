@@ -1,0 +1,76 @@
+"""The records of a range as a version of the mirror holds them, checked against what its commits recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rewind.adapters import mirror as table
+from rewind.adapters.mirror_reader import read_state
+from rewind.control.broker import Broker
+from rewind.core.errors import IntegrityError
+from rewind.core.offsets import OffsetRange, Ranges, merged
+from rewind.core.pipeline import Pipeline
+from rewind.core.settings import Settings
+
+SHOWN = 5
+
+
+class History:
+    """Reads the mirror of one topic for one pipeline."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, pipeline: Pipeline, topic_id: str) -> None:
+        """Keep the places."""
+        self._spark = spark
+        self._settings = settings
+        self._pipeline = pipeline
+        self._topic_id = topic_id
+        self.path = table.table_path(settings, pipeline.source_topic)
+
+    def read(
+        self, ranges: Ranges, version: int, accepted: Mapping[int, Sequence[OffsetRange]]
+    ) -> tuple[DataFrame, int, int]:
+        """Return the records of some offsets, each once; how many there are; and how many repeats were left out.
+
+        Raises:
+            IntegrityError: Records are missing that no legal or accepted hole explains, or stand twice with
+                different bytes.
+        """
+        rows = table.read(self._spark, self.path, version).where(table.in_ranges(ranges, self._topic_id))
+        found, repeats = self._counted(rows, ranges, accepted)
+        return rows.dropDuplicates(["partition", "offset"]) if repeats else rows, found, repeats
+
+    def _counted(
+        self, rows: DataFrame, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]
+    ) -> tuple[int, int]:
+        places = rows.select("partition", "offset").groupBy("partition")
+        found = places.agg(F.count(F.lit(1)).alias("rows"), F.count_distinct("offset").alias("offsets")).collect()
+        offsets = {row["partition"]: row["offsets"] for row in found}
+        repeats = sum(row["rows"] - row["offsets"] for row in found)
+        if repeats:
+            self._refuse_conflicts(rows)
+        holes = self._known_holes(ranges, accepted)
+        expected = {p: len(r) - holes[p] for p, r in ranges.items()}
+        short = {p: (offsets.get(p, 0), n) for p, n in expected.items() if offsets.get(p, 0) != n}
+        if short:
+            raise IntegrityError(f"the mirror lacks or adds records (found, recorded per partition: {short})")
+        return sum(offsets.values()), repeats
+
+    def _known_holes(self, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]) -> dict[int, int]:
+        """Return how many offsets of each range hold no record, by the commit records and what was accepted."""
+        topic = Broker(self._settings).topic(self._pipeline.source_topic)
+        state = read_state(self._settings, topic, self._pipeline.transactional) if topic is not None else None
+        known = state.holes if state is not None else {}
+        parts = {p: [*known.get(p, ()), *accepted.get(p, ())] for p in ranges}
+        return {p: sum(map(len, merged(hole.overlap(r) for hole in parts[p]))) for p, r in ranges.items()}
+
+    def _refuse_conflicts(self, rows: DataFrame) -> None:
+        content = F.xxhash64("key", "value", "headers", "timestamp")
+        days = F.sort_array(F.collect_set("ingest_date")).alias("days")
+        grouped = rows.groupBy("partition", "offset").agg(F.count_distinct(content).alias("contents"), days)
+        bad = grouped.where(F.col("contents") > 1).orderBy("partition", "offset").limit(SHOWN).collect()
+        if bad:
+            text = "; ".join(f"partition {r['partition']} offset {r['offset']} ingested on {r['days']}" for r in bad)
+            raise IntegrityError(f"the mirror holds different bytes for one offset: {text}. Was the topic recreated?")
