@@ -66,3 +66,10 @@ def test_its_state_is_rebuilt_and_taken_over(workshop: Callable[..., Workshop]) 
         found, wanted = oracle.newest(shop.read(f"counter-out-g{job[-1]}")), oracle.counted(done, events)
         assert found == wanted
     assert handoff == {0: 900, 1: 900}
+
+    shop.step("validate", "rw-state")
+    verdict = shop.verdict("rw-state")
+    print(verdict.counts, verdict.sample[:3])
+    assert (verdict.verdict, verdict.reason) == ("pass", "")
+    shop.approve("rw-state")
+    shop.step("cut_over", "rw-state")

@@ -100,7 +100,7 @@ def judged(settings):
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), "rw-1")
         made = Verdict(1, 0, "fail", {0: 0, 1: 0}, {0: 5, 1: 5}, {"rows": 10, "changed": 2}, [], "2 changed", now())
         verdicts.store(connection, "rw-1", made)
-        observing.keep_unread(connection, "rw-1", 1, {"id-1": {0: 4}})
+        observing.keep_frontier(connection, "rw-1", 1, Frontier({0: 5, 1: 5}, {"id-1": {0: 4}}))
         reach(connection, 10)
     return made
 

@@ -15,7 +15,7 @@ from rewind.core.offsets import Vector
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.transforms import outputs
+from rewind.transforms import keyed, outputs
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,22 @@ def read_rows(spark: SparkSession, settings: Settings, generation: Generation) -
     return _located(spark, settings, generation, generation.output_topic, outputs.ROW, {})
 
 
+def read_keyed(
+    spark: SparkSession, settings: Settings, generation: Generation, unread: Mapping[str, Vector] | None = None
+) -> tuple[Topic, DataFrame]:
+    """Return the output topic of a stateful generation as it is now, and its results (`keyed.located`), unread ones."""
+    pipeline = thaw(generation.frozen["config"])
+    topic, rows = _rows(spark, settings, generation, generation.output_topic, unread or {})
+    return topic, keyed.located(rows, generation.topic_id, pipeline.result_starts, pipeline.result_ends)
+
+
+def read_dead(
+    spark: SparkSession, settings: Settings, generation: Generation, unread: Mapping[str, Vector] | None = None
+) -> tuple[Topic, DataFrame]:
+    """Return the dead-letter topic of a generation as it is now, and its located rows, unread ones."""
+    return _located(spark, settings, generation, generation.dead_letter_topic, outputs.DEAD, unread or {})
+
+
 def first_whole(spark: SparkSession, settings: Settings, generation: Generation) -> Vector:
     """Return the first source offset that is still whole in a generation's output, per partition.
 
@@ -80,9 +96,15 @@ def _located(
     kind: str,
     unread: Mapping[str, Vector],
 ) -> tuple[Topic, DataFrame]:
-    topic, isolation = _topic(settings, name), thaw(generation.frozen["config"]).isolation
-    rows = kafka.read_range(spark, settings, name, first_unread(topic, unread), topic.latest, isolation)
+    topic, rows = _rows(spark, settings, generation, name, unread)
     return topic, outputs.located(rows, kind, generation.topic_id)
+
+
+def _rows(
+    spark: SparkSession, settings: Settings, generation: Generation, name: str, unread: Mapping[str, Vector]
+) -> tuple[Topic, DataFrame]:
+    topic, isolation = _topic(settings, name), thaw(generation.frozen["config"]).isolation
+    return topic, kafka.read_range(spark, settings, name, first_unread(topic, unread), topic.latest, isolation)
 
 
 def _topic(settings: Settings, name: str) -> Topic:

@@ -62,26 +62,28 @@ class Observed:
         return f"{self.rows:,} rows compared since the switch, {f'DIFFERENCES: {found}' if found else 'none differs'}"
 
 
-def keep_unread(connection: Connection, rewind_id: str, attempt: int, unread: Mapping[str, dict[int, int]]) -> None:
-    """Record where the outputs have to be read on after the verdict of an attempt."""
-    rewinds.fix(connection, rewind_id, f"unread.{attempt}", _unread_to_json(unread))
+def keep_frontier(connection: Connection, rewind_id: str, attempt: int, frontier: Frontier) -> None:
+    """Record how far the verdict of an attempt compared."""
+    rewinds.fix(connection, rewind_id, f"frontier.{attempt}", to_json(frontier))
 
 
 def frontier_of(connection: Connection, rewind_id: str, verdict: Verdict) -> Frontier:
     """Return how far a verdict compared; after one of an older release both outputs have to be read whole."""
-    return Frontier(
-        verdict.ceiling, _unread_from_json(rewinds.fact(connection, rewind_id, f"unread.{verdict.attempt}"))
-    )
+    body = rewinds.fact(connection, rewind_id, f"frontier.{verdict.attempt}")
+    return Frontier(verdict.ceiling) if body is None else from_json(body)
 
 
 def to_json(frontier: Frontier) -> dict[str, Any]:
     """Return a frontier as JSON takes it."""
-    return {"ceiling": vector_to_json(frontier.ceiling), "unread": _unread_to_json(frontier.unread)}
+    unread = {topic: vector_to_json(vector) for topic, vector in frontier.unread.items()}
+    return {"ceiling": vector_to_json(frontier.ceiling), "unread": unread, "closed": frontier.closed}
 
 
 def from_json(body: Mapping[str, Any]) -> Frontier:
     """Return the frontier that `to_json` gave."""
-    return Frontier(vector_from_json(body["ceiling"]), _unread_from_json(body["unread"]))
+    unread = {topic: vector_from_json(vector) for topic, vector in body["unread"].items()}
+    # A release before pipelines with state recorded no watermark.
+    return Frontier(vector_from_json(body["ceiling"]), unread, body.get("closed", 0))
 
 
 def record(connection: Connection, rewind_id: str, attempt: int, look: Look) -> None:
@@ -124,11 +126,3 @@ def _looks(connection: Connection, rewind_id: str) -> list[dict[str, Any]]:
     mine = (table.c.rewind_id == rewind_id) & table.c.name.startswith(_LOOK)
     rows = connection.execute(select(table.c.name, table.c.value).where(mine)).all()
     return [row.value for row in sorted(rows, key=lambda row: int(row.name.removeprefix(_LOOK)))]
-
-
-def _unread_to_json(unread: Mapping[str, dict[int, int]]) -> dict[str, dict[str, int]]:
-    return {topic: vector_to_json(vector) for topic, vector in unread.items()}
-
-
-def _unread_from_json(body: Mapping[str, dict[str, int]] | None) -> dict[str, dict[int, int]]:
-    return {topic: vector_from_json(vector) for topic, vector in (body or {}).items()}

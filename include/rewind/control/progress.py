@@ -66,6 +66,22 @@ def recent(connection: Connection, owner: str, count: int) -> list[Batch]:
     return [_batch(row) for row in connection.execute(query)]
 
 
+def rises(connection: Connection, owner: str, since: int) -> list[Batch]:
+    """Return the batches of a stream, in order, whose watermark for late rows is at or above an instant and has risen.
+
+    Args:
+        connection: To the registry.
+        owner: The stream.
+        since: Milliseconds since 1970.
+    """
+    query = select(_table).where((_table.c.owner == owner) & (_table.c.late_watermark >= since))
+    found: list[Batch] = []
+    for row in connection.execute(query.order_by(_table.c.batch)):
+        if not found or row.late_watermark > found[-1].late_watermark:
+            found.append(_batch(row))
+    return found
+
+
 def position(connection: Connection, owner: str, handoff: Vector | None) -> Vector:
     """Return the next offset a stream will read: the end of its last batch, else its handoff."""
     last = newest(connection, owner)

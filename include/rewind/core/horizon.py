@@ -18,10 +18,13 @@ class Frontier:
         ceiling: Source offset after the last one compared, per partition.
         unread: Per output topic, by id, the first offset of each partition at or after which a row of a later source
             may stand. A topic or partition it lacks has to be read from its beginning.
+        closed: For pipelines with state, the watermark up to which closed results were compared, in milliseconds since
+            1970.
     """
 
     ceiling: Vector
     unread: Mapping[str, Vector] = field(default_factory=dict)
+    closed: int = 0
 
     def since(self, position: Mapping[int, int]) -> Ranges:
         """Return the source offsets from the ceiling up to a position."""

@@ -11,17 +11,25 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs as adapter
+from rewind.control import progress
+from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.offsets import Ranges, Vector
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
+from rewind.steps.keyed_comparison import Keyed
 from rewind.transforms import compare, outputs, parsing
+from rewind.transforms.keyed import Bounds
 
+NOTHING = -(2**62)
+"""A watermark that has reached nothing."""
 FEW = 200_000
 """Coordinates that fit every task's memory: some ten megabytes."""
 SAMPLE = 20
 """Differences that are kept with both sides."""
+BAD = (*compare.DIFFERENCES, "repeated_differently")
+"""Counts that fail a verdict."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ def compared(
     live: Generation,
     candidate: Generation,
     horizon: Ranges,
+    bounds: Bounds | None = None,
     unread: Mapping[str, Vector] | None = None,
 ) -> Found:
     """Compare what two generations wrote for the source offsets of a horizon.
@@ -63,8 +72,11 @@ def compared(
         live: The one side.
         candidate: The other.
         horizon: Source offsets that both must hold.
+        bounds: For pipelines with state, which of their results can be compared.
         unread: What a comparison up to the horizon's floor left unread; None to read both outputs whole.
     """
+    if bounds is not None:
+        return _compared_keyed(spark, settings, live, candidate, horizon, bounds, unread)
     read = [adapter.read(spark, settings, generation, unread) for generation in (live, candidate)]
     if candidate.state == lifecycle.STAGING:
         # What lies outside a repair's range is no business of it, not open.
@@ -73,6 +85,40 @@ def compared(
     found = compared_rows(read[0].rows, read[1].rows, _sides(live, candidate), horizon)
     left, right = (output.unread(beyond) for output, beyond in zip(read, found.beyond, strict=True))
     return replace(found, unread={**left, **right})
+
+
+def _compared_keyed(
+    spark: SparkSession,
+    settings: Settings,
+    live: Generation,
+    candidate: Generation,
+    horizon: Ranges,
+    bounds: Bounds,
+    unread: Mapping[str, Vector] | None,
+) -> Found:
+    """Compare results by key, and dead letters, which are of one record each, by its coordinate."""
+    sides = _sides(live, candidate)
+    dead = [adapter.read_dead(spark, settings, generation, unread) for generation in (live, candidate)]
+    letters = compared_rows(dead[0][1], dead[1][1], sides, horizon)
+    results = Keyed(spark, settings, live, candidate, sides, bounds, unread)
+    try:
+        sample = tuple(_shown(row) for row in results.sample(SAMPLE))
+    finally:
+        results.close()
+    counts = {name: results.counts.get(name, 0) + letters.counts.get(name, 0) for name in results.counts}
+    # One open dead letter is not an open result.
+    counts[compare.OPEN] = results.counts[compare.OPEN]
+    counts["dead_letters"] = letters.counts["dead_letters"]
+    unread_dead = {
+        topic.id: {p: min(end, beyond.get(outputs.place(p, 1), end)) for p, end in topic.latest.items()}
+        for (topic, _), beyond in zip(dead, letters.beyond, strict=True)
+    }
+    return Found(
+        counts,
+        {**letters.fields, **results.fields},
+        (*letters.sample, *sample)[:SAMPLE],
+        unread={**unread_dead, **results.unread},
+    )
 
 
 def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, horizon: Ranges) -> Found:
@@ -103,13 +149,33 @@ def judge(found: Found, expected_records: int) -> tuple[str, str]:
 
     Nothing compared is no pass, unless no record was expected.
     """
-    bad = {name: found.counts.get(name, 0) for name in (*compare.DIFFERENCES, "repeated_differently")}
+    bad = {name: found.counts.get(name, 0) for name in BAD}
     wrong = {name: count for name, count in bad.items() if count}
     if wrong:
         return lifecycle.FAIL, "; ".join(f"{count} {name}" for name, count in wrong.items())
     if not found.counts["rows"] and expected_records:
         return lifecycle.ERROR, f"nothing was compared, though the plan expected {expected_records} records"
     return lifecycle.PASS, ""
+
+
+def bounds_of(
+    settings: Settings, live: Generation, candidate: Generation, closed_after: int = NOTHING
+) -> Bounds | None:
+    """Return which results of two jobs can be compared by now, or None for pipelines without state.
+
+    Args:
+        settings: The installation.
+        live: The one job.
+        candidate: The other.
+        closed_after: Up to which watermark they were compared before.
+    """
+    if not thaw(candidate.frozen["config"]).stateful:
+        return None
+    with transaction(settings.registry_url) as connection:
+        newest = [progress.newest(connection, job.job_id) for job in (live, candidate)]
+    trusted = max(int(job.frozen.get("trusted_from", NOTHING)) for job in (live, candidate))
+    closed = min(NOTHING if batch is None else batch.closing_watermark for batch in newest)
+    return Bounds(trusted, closed_after, closed)
 
 
 def _sides(live: Generation, candidate: Generation) -> compare.Sides:
@@ -157,7 +223,9 @@ def _sample(rows: DataFrame) -> tuple[Mapping[str, Any], ...]:
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    place = {"partition": row["p"], "offset": row["o"], "row": row["n"]}
+    at = row.asDict()
+    by_key = {"key": _text(at.get("key"))}
+    place = {"partition": row["p"], "offset": row["o"], "row": row["n"]} if "p" in at else by_key
     return {
         **place,
         "class": row["class"],

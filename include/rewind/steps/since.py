@@ -15,9 +15,6 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps import comparison
 from rewind.steps.comparison import Found
-from rewind.transforms import compare
-
-BAD = (*compare.DIFFERENCES, "repeated_differently")
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Since:
     def new_to(self, verdict: Verdict) -> dict[str, int]:
         """Return the classes of differences that a verdict lacked, with their rows."""
         counts = self.found.counts
-        return {name: counts[name] for name in BAD if counts.get(name) and not verdict.counts.get(name)}
+        return {name: counts[name] for name in comparison.BAD if counts.get(name) and not verdict.counts.get(name)}
 
 
 def compared_since(
@@ -51,9 +48,10 @@ def compared_since(
         positions = [progress.position(connection, job.job_id, job.handoff) for job in (live, candidate)]
     reached = lower(*positions)
     came = frontier.since(reached)
-    if not total(came):
+    bounds = comparison.bounds_of(settings, live, candidate, frontier.closed)
+    if not total(came) and (bounds is None or bounds.closed_by <= frontier.closed):
         return Since(Found({"rows": 0}), frontier)
     spark = session(f"compare {plan.job_id}", plan.config["session_time_zone"])
-    found = comparison.compared(spark, settings, live, candidate, came, frontier.unread)
+    found = comparison.compared(spark, settings, live, candidate, came, bounds, frontier.unread)
     ceiling = {p: max(offset, reached.get(p, 0)) for p, offset in {**reached, **frontier.ceiling}.items()}
-    return Since(found, Frontier(ceiling, found.unread))
+    return Since(found, Frontier(ceiling, found.unread, frontier.closed if bounds is None else bounds.closed_by))

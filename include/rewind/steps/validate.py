@@ -16,13 +16,14 @@ from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
-from rewind.core.horizon import horizon
+from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps import comparison, main
 from rewind.steps.comparison import Found
+from rewind.transforms.keyed import Bounds
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +45,17 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
         backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
     spark = session(f"validate {plan.job_id}", plan.config["session_time_zone"])
     frozen: Ranges = {}
+    bounds: Bounds | None = None
     try:
         frozen = horizon_of(spark, settings, plan, live, candidate)
-        found = comparison.compared(spark, settings, live, candidate, frozen)
+        bounds = comparison.bounds_of(settings, live, candidate)
+        found = comparison.compared(spark, settings, live, candidate, frozen, bounds)
         verdict, reason = comparison.judge(found, total(frozen))
     except Exception as error:
         # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
-        _store(settings, rewind_id, attempt, backfilled, frozen, Found({}), lifecycle.ERROR, repr(error))
+        _store(settings, rewind_id, attempt, backfilled, frozen, bounds, Found({}), lifecycle.ERROR, repr(error))
         raise
-    _store(settings, rewind_id, attempt, backfilled, frozen, found, verdict, reason)
+    _store(settings, rewind_id, attempt, backfilled, frozen, bounds, found, verdict, reason)
     log.info("verdict: %s %s %s", verdict, reason, json.dumps(dict(found.counts)))
     return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields)}
 
@@ -74,16 +77,19 @@ def _store(
     attempt: int,
     backfilled: int,
     frozen: Ranges,
+    bounds: Bounds | None,
     found: Found,
     verdict: str,
     reason: str,
 ) -> None:
     floor, ceiling = starts(frozen), ends(frozen)
     made = Verdict(attempt, backfilled, verdict, floor, ceiling, found.counts, found.sample, reason, now())
-    write_evidence(settings, rewind_id, f"verdict-{attempt}", {**asdict(made), "fields": found.fields})
+    body = {**asdict(made), "fields": found.fields, "bounds": None if bounds is None else asdict(bounds)}
+    write_evidence(settings, rewind_id, f"verdict-{attempt}", body)
     with side_effect("verdict.store"), transaction(settings.registry_url) as connection:
         verdicts.store(connection, rewind_id, made)
-        observing.keep_unread(connection, rewind_id, attempt, found.unread)
+        closed = 0 if bounds is None else bounds.closed_by
+        observing.keep_frontier(connection, rewind_id, attempt, Frontier(ceiling, found.unread, closed))
 
 
 def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> None:

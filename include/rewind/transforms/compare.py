@@ -19,6 +19,8 @@ MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 DEAD_LIVE, DEAD_CANDIDATE = "dead_letter_only_live", "dead_letter_only_candidate"
 OPEN = "open"
 """State of a pair at or beyond the ceiling: not yet comparable."""
+LATE = "late"
+"""Class of a result that differs by what each job left out as late, and by nothing else."""
 SUSPECT = "suspect"
 """State of a pair whose hashes differ, or of which one side is missing: its content has to be looked at."""
 PLACED = ("first", "place", "last_place")
@@ -103,9 +105,6 @@ def only(rows: DataFrame, coordinates: DataFrame, few: bool) -> DataFrame:
 def classified(live: DataFrame, candidate: DataFrame, sides: Sides) -> DataFrame:
     """Return the full outer join of two deduplicated outputs with the class of each row.
 
-    Content is compared null-safe: bytes first; where they differ as values of the declared columns, so that
-    another order of fields, or another text of the same instant, is no difference.
-
     Args:
         live: Deduplicated rows of live within the horizon.
         candidate: The same of the candidate.
@@ -119,9 +118,23 @@ def classified(live: DataFrame, candidate: DataFrame, sides: Sides) -> DataFrame
     left = live.select(*COORDINATE, kept.alias("l"), F.lit(True).alias("in_live"))
     right = candidate.select(*COORDINATE, kept.alias("c"), F.lit(True).alias("in_candidate"))
     joined = left.join(right, on=list(COORDINATE), how="full_outer")
+    return with_class(joined, sides).select(*COORDINATE, "class", "fields", "l", "c")
+
+
+def with_class(joined: DataFrame, sides: Sides) -> DataFrame:
+    """Return pairs of rows with their `class` and `fields`, the names of the fields that differ.
+
+    Content is compared null-safe: bytes first; where they differ as values of the declared columns, so that
+    another order of fields, or another text of the same instant, is no difference.
+
+    Args:
+        joined: The structs `l` and `c` of both sides' content (`outputs.CONTENT`), and whether it is `in_live` and
+            `in_candidate`.
+        sides: Their columns, and what may differ.
+    """
     read = joined.withColumns({"live": _values("l", sides.live), "candidate": _values("c", sides.candidate)})
     with_fields = read.withColumn("fields", _fields(sides))
-    return with_fields.withColumn("class", _class(sides)).select(*COORDINATE, "class", "fields", "l", "c")
+    return with_fields.withColumn("class", _class(sides))
 
 
 def counts(rows: DataFrame, sides: Sides) -> DataFrame:

@@ -32,9 +32,9 @@ def located(kafka: DataFrame, kind: str, topic_id: str) -> DataFrame:
         "value",
         F.col("partition").alias("out_partition"),
         F.col("offset").alias("out_offset"),
-        _header(coordinates.SOURCE, 2).alias("source"),
-        _header(coordinates.REPAIR, 3).alias("repair"),
-        _header(coordinates.REASON, 3, 4).alias("reason"),
+        header(coordinates.SOURCE, 2).alias("source"),
+        header(coordinates.REPAIR, 3).alias("repair"),
+        header(coordinates.REASON, 3, 4).alias("reason"),
     )
     placed = texts.where(F.col("source").startswith(f"{topic_id}:")).withColumn("parts", F.split("source", ":"))
     return placed.select(
@@ -109,7 +109,7 @@ def first_whole(rows: DataFrame) -> DataFrame:
     return begins.groupBy("p").agg(F.max("begin").alias("first"))
 
 
-def _header(name: str, *usual: int) -> Column:
+def header(name: str, *usual: int) -> Column:
     """Return the text of a header: looked for where our jobs put it, and only then among all.
 
     The search by a lambda is interpreted for each row and would cost more than all else that a comparison does.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -34,8 +34,7 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         Columns `SINK_COLUMNS`.
     """
     reason = F.col(REJECT) if REJECT in rows.columns else F.lit(None).cast("string")
-    text = F.to_json(F.struct(*contract.schema.names)).cast("binary")
-    key = F.to_json(F.struct(*pipeline.output_key)).cast("binary")
+    key, text = _key(pipeline), _text(contract)
     origin = (coordinates.SPAN, headers.span(stamp)) if contract.spanned else (coordinates.SOURCE, headers.place(stamp))
     version = (coordinates.VERSION, F.lit(coordinates.version(stamp.epoch, batch)))
     # A span has no record whose bytes a dead letter could hold; a logic that rejects has none (`examine`).
@@ -47,6 +46,20 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         F.when(dead, record[1]).otherwise(text).alias("value"),
         headers.written([*headers.of_job(stamp), version, origin], reason).alias("headers"),
     )
+
+
+def values(rows: DataFrame, pipeline: Pipeline, contract: Contract) -> DataFrame:
+    """Return what a logic with state gave as `key` and `value` of its output, and nothing else; rejects left out."""
+    kept = rows.where(F.col(REJECT).isNull()) if REJECT in rows.columns else rows
+    return kept.select(_key(pipeline).alias("key"), _text(contract).alias("value"))
+
+
+def _key(pipeline: Pipeline) -> Column:
+    return F.to_json(F.struct(*pipeline.output_key)).cast("binary")
+
+
+def _text(contract: Contract) -> Column:
+    return F.to_json(F.struct(*contract.schema.names)).cast("binary")
 
 
 def encode_rejects(records: DataFrame, pipeline: Pipeline, stamp: Stamp) -> DataFrame:
