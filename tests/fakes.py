@@ -20,12 +20,12 @@ from typing import Any
 from rewind.control import database
 from rewind.control.broker import COPIED_SETTINGS
 from rewind.core.errors import RefusedError, RetryError
-from rewind.core.offsets import OffsetRange, Vector
+from rewind.core.offsets import OffsetRange, Vector, reached
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import Plan, Request, sealed
 from rewind.core.planner import Code, World
 from rewind.core.settings import Settings, from_environment
-from rewind.core.world import Generation, MirrorState, Topic
+from rewind.core.world import Batch, Generation, MirrorState, Topic
 
 TOPIC = "visits"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -144,6 +144,7 @@ class FakeLifecycle:
     lived: Generation | None
     epoch: int = 1
     positions: Vector = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
     active: str | None = None
     numbers: dict[str, int] = field(default_factory=lambda: {"g": 2, "r": 1})
 
@@ -152,6 +153,18 @@ class FakeLifecycle:
 
     def position(self, job_id: str) -> Vector:
         return dict(self.positions)
+
+    def newest_batch(self, job_id: str) -> Batch | None:
+        return self.batches[-1] if self.batches else None
+
+    def batch_reaching(self, job_id: str, position: Vector) -> Batch | None:
+        return next((batch for batch in self.batches if reached(batch.end, position)), None)
+
+    def last_batch_closing(self, job_id: str, watermark: int) -> Batch | None:
+        return next((batch for batch in self.batches[::-1] if batch.closing_watermark <= watermark), None)
+
+    def first_batch_closing_after(self, job_id: str, watermark: int) -> Batch | None:
+        return next((batch for batch in self.batches if batch.closing_watermark > watermark), None)
 
     def active_rewind(self, pipeline: str) -> str | None:
         return self.active

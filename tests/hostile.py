@@ -11,10 +11,10 @@ from sqlalchemy import delete
 from rewind.control import collect, database, generations, leases, manifest, progress, schema, streams
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
-from rewind.control.progress import Batch
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RewindError
 from rewind.core.settings import Settings
+from rewind.core.world import Batch
 from rewind.steps import rollback
 from tests.fakes import PIPELINE, generation
 from tests.workshop import Workshop

@@ -34,11 +34,11 @@ from rewind.control import (
 from rewind.control.bundle import Bundle
 from rewind.control.database import now, transaction
 from rewind.control.leases import Holder, Process
-from rewind.control.progress import Batch
 from rewind.control.verdicts import Verdict
 from rewind.core import crash, lifecycle
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.plan import Plan, Request
+from rewind.core.world import Batch
 from rewind.steps import abort, allocate, cut_over, main, rollback, since, spin_up
 from rewind.steps.comparison import Found
 from tests.crashes import POINTS

@@ -33,8 +33,8 @@ from rewind.control import announce, bundle, collect, generations, leases, progr
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.guard import Guard
-from rewind.control.progress import Batch
 from rewind.core import coordinates, crash
+from rewind.core.world import Batch
 from rewind.local import broker as local_broker
 from rewind.steps import (
     abort,

@@ -14,10 +14,10 @@ from sqlalchemy import update
 from rewind.control import broker, leases, observing, progress, rewinds, schema, streams, supervise
 from rewind.control.database import now, transaction
 from rewind.control.observing import Look
-from rewind.control.progress import Batch
 from rewind.control.supervise import Sighting
 from rewind.core.errors import IntegrityError, RetryError
 from rewind.core.horizon import Frontier
+from rewind.core.world import Batch
 
 NEAR = Race(candidate={0: 950}, live={0: 1_000}, end={0: 1_020}, driven=True, quarantined="")
 

@@ -11,6 +11,7 @@ import pytest
 
 from rewind.control import progress
 from rewind.core import coordinates
+from rewind.core.world import Batch
 from tests.workshop import Workshop, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -28,7 +29,7 @@ def click(event: str, visit: int, minute: str) -> tuple[None, bytes]:
     return None, json.dumps(body).encode()
 
 
-def batches(shop: Workshop, job_id: str) -> list[progress.Batch]:
+def batches(shop: Workshop, job_id: str) -> list[Batch]:
     with shop.registry() as connection:
         return progress.recent(connection, job_id, 100)[::-1]
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rewind.control import chunk_log, progress
+from rewind.core.world import Batch
 from tests import oracle
 from tests.workshop import Workshop
 
@@ -33,7 +34,7 @@ def produce(shop: Workshop, events: dict[int, list[int]], times: Sequence[dateti
         events[partition] += [int(at.timestamp() * 1000) for at in mine]
 
 
-def batches(shop: Workshop, job_id: str) -> list[progress.Batch]:
+def batches(shop: Workshop, job_id: str) -> list[Batch]:
     with shop.registry() as connection:
         return progress.recent(connection, job_id, 10_000)[::-1]
 

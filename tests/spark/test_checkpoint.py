@@ -10,8 +10,8 @@ from pyspark.errors import StreamingQueryException
 from rewind.adapters import checkpoint
 from rewind.control import leases, progress
 from rewind.control.database import now, transaction
-from rewind.control.progress import Batch
 from rewind.core.errors import IntegrityError, RetryError, RewindError
+from rewind.core.world import Batch
 from rewind.steps import driver as module
 from rewind.steps.driver import Driver, Source
 from tests.fakes import installation

@@ -17,12 +17,12 @@ from sqlalchemy.exc import IntegrityError
 from rewind.control import chunk_log, database, generations, manifest, ports, progress, rewinds, schema, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
-from rewind.control.progress import Batch
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, RewindError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.plan import Plan, Request, sealed
+from rewind.core.world import Batch
 from tests.fakes import generation as a_generation
 from tests.fakes import installation
 

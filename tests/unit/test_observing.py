@@ -10,14 +10,13 @@ import pytest
 from rewind.control import generations, observing, progress, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.observing import Look
-from rewind.control.progress import Batch
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle, plan
 from rewind.core.errors import IntegrityError, RefusedError, WorldMovedError
 from rewind.core.horizon import Frontier, first_unread
 from rewind.core.observing import next_look
 from rewind.core.offsets import OffsetRange
-from rewind.core.world import Topic
+from rewind.core.world import Batch, Topic
 from rewind.steps import cut_over, recheck, since
 from rewind.steps.comparison import Found
 from tests import fakes
@@ -76,7 +75,8 @@ def comparison(monkeypatch):
     """Comparisons are played: `comparison(counts, ...)` says what the next ones find; returns what they were given."""
     asked, found = [], []
 
-    def compared(spark, settings, live, candidate, horizon, unread):
+    def compared(spark, settings, live, candidate, horizon, bounds, unread):
+        assert bounds is None
         asked.append((live.job_id, candidate.job_id, horizon, unread))
         return found.pop(0)
 

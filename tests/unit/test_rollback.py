@@ -19,9 +19,9 @@ from rewind.control import (
     supervise,
 )
 from rewind.control.database import now, transaction
-from rewind.control.progress import Batch
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
+from rewind.core.world import Batch
 from rewind.steps import rollback as step
 from tests.fakes import generation, installation, plan
 

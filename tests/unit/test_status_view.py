@@ -29,7 +29,6 @@ from rewind.control import (
     verdicts,
 )
 from rewind.control.leases import Holder, Process
-from rewind.control.progress import Batch
 from rewind.control.status_jobs import rate
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
@@ -38,7 +37,7 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import REWIND, Plan, Request, sealed
 from rewind.core.settings import from_environment
-from rewind.core.world import Generation, Topic
+from rewind.core.world import Batch, Generation, Topic
 
 NOW = datetime.fromisoformat("2025-09-04T12:00")
 PIPELINE = Pipeline("visits_converter", "visits", "event_id STRING", "visits_converted")

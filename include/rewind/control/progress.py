@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from rewind.control import schema
 from rewind.control.database import now, vector_from_json, vector_to_json
 from rewind.core.offsets import Vector
+from rewind.core.world import Batch
 
 _table = schema.progress
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One committed micro-batch.
-
-    Attributes:
-        batch: Its id in the checkpoint.
-        start: First offset it read, per partition.
-        end: Offset after the last one it read, per partition.
-        rows: Records it read.
-        at: When it was recorded, UTC.
-        late_watermark: The watermark by which it left late rows out, in milliseconds since 1970; 0 for none.
-        closing_watermark: The watermark by which it closed results, the same way.
-    """
-
-    batch: int
-    start: Vector
-    end: Vector
-    rows: int
-    at: datetime
-    late_watermark: int = 0
-    closing_watermark: int = 0
 
 
 def record(connection: Connection, owner: str, token: int, made: Batch) -> None:
@@ -64,6 +41,38 @@ def recent(connection: Connection, owner: str, count: int) -> list[Batch]:
     """Return the last batches of a stream, newest first."""
     query = select(_table).where(_table.c.owner == owner).order_by(_table.c.batch.desc()).limit(count)
     return [_batch(row) for row in connection.execute(query)]
+
+
+def first_where(connection: Connection, owner: str, condition: Callable[[Batch], bool]) -> Batch | None:
+    """Return the first batch of a stream for which a condition holds that then holds for all later ones, or None."""
+    mine = _table.c.owner == owner
+    low, high = connection.execute(select(func.min(_table.c.batch), func.max(_table.c.batch)).where(mine)).one()
+    found = None
+    # By halves: a stream of months has millions of batches.
+    while low is not None and low <= high:
+        middle = (low + high) // 2
+        row = connection.execute(
+            select(_table).where(mine & (_table.c.batch >= middle)).order_by(_table.c.batch).limit(1)
+        ).one()
+        if condition(batch := _batch(row)):
+            found, high = batch, middle - 1
+        else:
+            low = batch.batch + 1
+    return found
+
+
+def last_closing(connection: Connection, owner: str, watermark: int) -> Batch | None:
+    """Return the newest batch of a stream whose closing watermark is at or below an instant (ms), or None."""
+    mine = (_table.c.owner == owner) & (_table.c.closing_watermark <= watermark)
+    row = connection.execute(select(_table).where(mine).order_by(_table.c.batch.desc()).limit(1)).one_or_none()
+    return None if row is None else _batch(row)
+
+
+def first_closing_after(connection: Connection, owner: str, watermark: int) -> Batch | None:
+    """Return the first batch of a stream whose closing watermark is above an instant (ms), or None."""
+    mine = (_table.c.owner == owner) & (_table.c.closing_watermark > watermark)
+    row = connection.execute(select(_table).where(mine).order_by(_table.c.batch).limit(1)).one_or_none()
+    return None if row is None else _batch(row)
 
 
 def rises(connection: Connection, owner: str, since: int) -> list[Batch]:

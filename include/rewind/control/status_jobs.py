@@ -11,12 +11,11 @@ from sqlalchemy import Connection, Row, select
 
 from rewind.control import mirror_log, progress, schema
 from rewind.control.database import vector_from_json
-from rewind.control.progress import Batch
 from rewind.control.status_drivers import ENDED, Driver, driver_of
 from rewind.core import names
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind
-from rewind.core.world import BrokerReader, Topic
+from rewind.core.world import Batch, BrokerReader, Topic
 
 RATE_WINDOW = timedelta(seconds=60)
 RATE_BATCHES = 100

@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from rewind.core.offsets import OffsetRange, Ranges, Vector, to_spark_json, total
+from rewind.core.times import format_instant
 
 REWIND, REPAIR, RELEASE = "rewind", "repair", "release"
 
@@ -97,6 +99,9 @@ class Plan:
         dead_letter_topic: Where it will write what it rejects.
         accepted_gaps: Holes of the mirror that the request accepted.
         warnings: What the user should know before going on.
+        asked: The start that was asked for; `start` lies before it where results were open at it.
+        trusted_from: For a pipeline with state, results that start before this instant are neither compared nor
+            published, in milliseconds since 1970; None when all are whole.
         id: Hash of all of the above.
     """
 
@@ -122,6 +127,8 @@ class Plan:
     dead_letter_topic: str
     accepted_gaps: Mapping[int, tuple[OffsetRange, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    asked: Vector = field(default_factory=dict)
+    trusted_from: int | None = None
     id: str = ""
 
     def premises(self) -> dict[str, Any]:
@@ -157,6 +164,7 @@ def from_json(text: str) -> Plan:
     body["request"] = Request(**{**asked, "consumer_groups": tuple(asked.get("consumer_groups", ()))})
     body["start"] = {int(p): o for p, o in body["start"].items()}
     body["end"] = {int(p): o for p, o in body["end"].items()}
+    body["asked"] = {int(p): o for p, o in body.get("asked", {}).items()}
     body["differences"] = tuple(Difference(**d) for d in body["differences"])
     gaps = body["accepted_gaps"].items()
     body["accepted_gaps"] = {int(p): tuple(OffsetRange(**r) for r in ranges) for p, ranges in gaps}
@@ -164,11 +172,22 @@ def from_json(text: str) -> Plan:
     return Plan(**body)
 
 
+def _moved(plan: Plan) -> list[str]:
+    lines = []
+    if plan.asked and plan.asked != plan.start:
+        lines.append(f"           moved back from {to_spark_json(plan.topic, plan.asked)}: results were open there")
+    if plan.trusted_from is not None:
+        first = format_instant(datetime.fromtimestamp(plan.trusted_from / 1000, UTC))
+        lines.append(f"  trusted  results from {first} on; earlier ones are warm-up, neither compared nor published")
+    return lines
+
+
 def explain(plan: Plan) -> list[str]:
     """Return the plan as lines for a person: what a dry run prints."""
     lines = [
         f"Plan {plan.id}: {plan.kind} of {plan.request.pipeline} as {plan.job_id}, beside {plan.live_job_id}",
         f"  from     {to_spark_json(plan.topic, plan.start)}  (asked: {plan.request.start})",
+        *_moved(plan),
         f"  to       {to_spark_json(plan.topic, plan.end)}"
         + ("" if plan.kind == REPAIR else "  (Kafka's end now; it moves on)"),
         f"  records  {plan.records:,} in {plan.bytes:,} bytes; offsets {total(plan.ranges()):,}",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rewind.core import asked_range, names, preflight
+from rewind.core import asked_range, names, preflight, warm_up
 from rewind.core.asked_range import Sight
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
@@ -28,12 +28,14 @@ class Code:
         files: Hash of each file in it, by path.
         live_files: The same of live's bundle.
         output_schema: DDL of the columns that its logic gives.
+        delay: How far the watermark of a logic with state lags behind event time, in milliseconds; 0 for none.
     """
 
     bundle: str
     files: Mapping[str, str]
     live_files: Mapping[str, str]
     output_schema: str
+    delay: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     kind = REPAIR if request.end else RELEASE if request.start.strip() == "live" else REWIND
     mirror = _mirror(topic, world)
     sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
-    start = asked_range.resolve(request.start, "from", sight)
+    asked = asked_range.resolve(request.start, "from", sight)
+    start, trusted = _begin(kind, pipeline, code, asked, sight, live, world)
     end = asked_range.resolve(request.end, "to", sight) if kind == REPAIR else dict(topic.latest)
     asked_range.check(kind, start, end, sight)
     accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
@@ -90,6 +93,8 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
         output_topic=output,
         dead_letter_topic=dead,
         accepted_gaps=accepted,
+        asked=asked,
+        trusted_from=trusted,
     )
     return sealed(replace(bare, warnings=_warnings(bare, live, topic, mirror, world)))
 
@@ -135,6 +140,22 @@ def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | 
         free_bytes=world.free_bytes,
     )
     return tuple(preflight.told(facts, world.broker))
+
+
+def _begin(
+    kind: str, pipeline: Pipeline, code: Code, asked: Vector, sight: Sight, live: Generation, world: World
+) -> tuple[Vector, int | None]:
+    """Return the first offsets to be read, and from when on the results of a pipeline with state are whole."""
+    if not pipeline.stateful:
+        return asked, None
+    if kind == REPAIR:
+        cure = "Rewind it beside live, without `to`"
+        raise RefusedError("to", f"{pipeline.name} keeps state, whose windows cannot be repaired yet", cure)
+    if kind == RELEASE:
+        return asked, warm_up.released(pipeline, code.delay, live, world.lifecycle)
+    earliest = sight.mirror.start() if sight.mirror is not None else dict(sight.topic.earliest)
+    made = warm_up.begin(asked, earliest, pipeline, code.delay, live, world.lifecycle)
+    return made.start, made.trusted_from
 
 
 def _live(request: Request, world: World) -> tuple[Generation, int]:

@@ -99,6 +99,29 @@ class Generation:
         return str(self.frozen["config"]["source_topic"])
 
 
+@dataclass(frozen=True)
+class Batch:
+    """One committed micro-batch.
+
+    Attributes:
+        batch: Its id in the checkpoint.
+        start: First offset it read, per partition.
+        end: Offset after the last one it read, per partition.
+        rows: Records it read.
+        at: When it was recorded, UTC.
+        late_watermark: The watermark by which it left late rows out, in milliseconds since 1970; 0 for none.
+        closing_watermark: The watermark by which it closed results, the same way.
+    """
+
+    batch: int
+    start: Vector
+    end: Vector
+    rows: int
+    at: datetime
+    late_watermark: int = 0
+    closing_watermark: int = 0
+
+
 class BrokerReader(Protocol):
     """What is read of the broker."""
 
@@ -133,6 +156,18 @@ class LifecycleReader(Protocol):
 
     def position(self, job_id: str) -> Vector:
         """Return the next offset a stream will read, from its last committed batch."""
+
+    def newest_batch(self, job_id: str) -> Batch | None:
+        """Return the last committed batch of a stream, or None before the first."""
+
+    def batch_reaching(self, job_id: str, position: Vector) -> Batch | None:
+        """Return the first batch of a stream that ends at or past a position in all its partitions, or None."""
+
+    def last_batch_closing(self, job_id: str, watermark: int) -> Batch | None:
+        """Return the newest batch of a stream whose closing watermark is at or below an instant (ms), or None."""
+
+    def first_batch_closing_after(self, job_id: str, watermark: int) -> Batch | None:
+        """Return the first batch of a stream whose closing watermark is above an instant (ms), or None."""
 
     def active_rewind(self, pipeline: str) -> str | None:
         """Return the id of the active rewind, if any."""

@@ -20,22 +20,34 @@ from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.steps.logic import empty_records, load_logic
+from rewind.steps.logic import empty_records, empty_stream, load_logic
 from rewind.transforms import contract
 
 
-def examined(spark: SparkSession, pipeline: Pipeline) -> str:
-    """Run the pipeline's logic on an empty frame and return the DDL of the columns it gives.
+def examined(spark: SparkSession, pipeline: Pipeline) -> tuple[str, int]:
+    """Run the pipeline's logic on empty frames.
+
+    Returns:
+        The DDL of the columns it gives, and how far its watermark lags behind event time, in milliseconds.
 
     Raises:
         RefusedError: The logic breaks the contract.
     """
-    made = contract.examine(load_logic(pipeline), pipeline, empty_records(spark))
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in made.schema.fields)
+    logic, delay = load_logic(pipeline), None
+    made = contract.examine(logic, pipeline, empty_records(spark))
+    if pipeline.stateful:
+        delay = contract.watermark_delay(logic, pipeline, empty_stream(spark))
+    schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in made.schema.fields)
+    return schema, 0 if delay is None else int(delay.total_seconds() * 1000)
 
 
 def frozen_configuration(
-    settings: Settings, pipeline: Pipeline, output_schema: str, source: Topic, epoch: int
+    settings: Settings,
+    pipeline: Pipeline,
+    output_schema: str,
+    source: Topic,
+    epoch: int,
+    trusted_from: int | None = None,
 ) -> dict[str, Any]:
     """Return what a generation freezes beside its code: settings, output columns, versions.
 
@@ -45,6 +57,7 @@ def frozen_configuration(
         output_schema: DDL of the columns that its logic gives.
         source: Source topic, whose partition count the spans of a stateful pipeline keep.
         epoch: The pointer's epoch at which the generation is, or is to be, live: the first part of its versions.
+        trusted_from: From when on its results are whole (`Plan.trusted_from`).
     """
     versions = {name: metadata.version(name) for name in ("pyspark", "delta-spark", "kafka-python", "sqlalchemy")}
     jars = sorted(path.name for path in Path(settings.jars / "spark").glob("*.jar"))
@@ -53,6 +66,7 @@ def frozen_configuration(
         "output_schema": output_schema,
         "partitions": len(source.latest),
         "epoch": epoch,
+        "trusted_from": trusted_from,
         "versions": {**versions, "python": platform.python_version()},
         "jars": jars,
     }

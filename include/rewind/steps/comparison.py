@@ -173,7 +173,8 @@ def bounds_of(
         return None
     with transaction(settings.registry_url) as connection:
         newest = [progress.newest(connection, job.job_id) for job in (live, candidate)]
-    trusted = max(int(job.frozen.get("trusted_from", NOTHING)) for job in (live, candidate))
+    whole = [job.frozen.get("trusted_from") for job in (live, candidate)]
+    trusted = max(NOTHING if instant is None else int(instant) for instant in whole)
     closed = min(NOTHING if batch is None else batch.closing_watermark for batch in newest)
     return Bounds(trusted, closed_after, closed)
 

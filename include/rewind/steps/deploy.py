@@ -42,7 +42,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
         raise RefusedError("pipeline", f"{pipeline} has {found[0].job_id} live", "Use its rewind DAG")
     code = bundle.running(Path(sys.argv[0]))
     spark = session(f"deploy {pipeline}", declared.session_time_zone)
-    schema = allocate.examined(spark, declared)
+    schema, _ = allocate.examined(spark, declared)
     begin = positions(spark, settings, topic, start)
     made = Generation(
         job_id=job_id,

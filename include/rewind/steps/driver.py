@@ -21,10 +21,10 @@ from rewind.control import leases, progress, streams
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.guard import Guard
-from rewind.control.progress import Batch
 from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RetryError, RewindError
 from rewind.core.settings import Settings
+from rewind.core.world import Batch
 from rewind.steps import failures
 
 POLL_SECONDS = 0.5

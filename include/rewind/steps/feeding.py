@@ -16,14 +16,13 @@ from rewind.control import chunk_log, progress, supervise
 from rewind.control.chunk_log import Chunk
 from rewind.control.database import now, transaction
 from rewind.control.guard import Guard
-from rewind.control.progress import Batch
 from rewind.core import chunks
 from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.offsets import OffsetRange, Ranges, Vector, ends, starts
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
+from rewind.core.world import Batch, Generation
 from rewind.steps.history import History
 from rewind.steps.query import query_of
 from rewind.steps.throttle import Throttle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from rewind.core import names
 from rewind.core.errors import RefusedError
@@ -54,3 +55,10 @@ def empty_records(spark: SparkSession) -> DataFrame:
         f"key binary, value binary, headers {headers}, topic string, partition int, offset bigint, timestamp timestamp"
     )
     return spark.createDataFrame([], columns)
+
+
+def empty_stream(spark: SparkSession) -> DataFrame:
+    """Return a streaming frame of source records, to look at plans: a watermark has no place in that of a batch."""
+    fields = empty_records(spark).schema.fields
+    nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in fields)
+    return spark.readStream.format("rate").load().select(*nothing)

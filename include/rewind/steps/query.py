@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from rewind.adapters import kafka
@@ -37,6 +38,7 @@ class Query:
         self._logic = load_logic(pipeline)
         self._contract = contract.examine(self._logic, pipeline, empty_records(spark))
         self._stamp = stamp_of(generation, token)
+        self._trusted_from = generation.frozen.get("trusted_from")
         output = Broker(settings).topic(generation.output_topic)
         if output is None:
             cure = "Restore it, or rewind with same_code"
@@ -76,11 +78,17 @@ class KeyedQuery(Query):
         A named source cannot be read twice in one plan (Spark 4.2: `DUPLICATE_SOURCE_NAMES`), and a result tells
         nothing of what never reached it: so the records are read again for those that are rejected.
         """
-        sink = results.encode(rows, self._pipeline, self._contract, self._stamp, batch)
+        sink = results.encode(self._whole(rows), self._pipeline, self._contract, self._stamp, batch)
         read = records(rows.sparkSession, batch)
         if read is not None:
             sink = sink.unionByName(results.encode_rejects(read, self._pipeline, self._stamp))
         self._write(sink)
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        """Leave out warm-up: results that may lack records from before the generation's start."""
+        if self._trusted_from is None:
+            return rows
+        return rows.where(F.unix_millis(self._pipeline.result_starts) >= self._trusted_from)
 
 
 def query_of(spark: SparkSession, settings: Settings, generation: Generation, pipeline: Pipeline, token: int) -> Query:

@@ -43,7 +43,9 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
         state=lifecycle.STAGING if plan.kind == REPAIR else lifecycle.CANDIDATE,
         topic_id=plan.topic_id,
         bundle=plan.bundle,
-        frozen=allocate.frozen_configuration(settings, pipeline, plan.output_schema, source, plan.epoch + 1),
+        frozen=allocate.frozen_configuration(
+            settings, pipeline, plan.output_schema, source, plan.epoch + 1, plan.trusted_from
+        ),
         start=plan.start,
         handoff=None,
         output_topic=plan.output_topic,

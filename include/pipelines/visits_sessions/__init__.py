@@ -1,0 +1,1 @@
+"""Visits of a website, with their columns renamed."""
