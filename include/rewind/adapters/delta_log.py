@@ -22,7 +22,7 @@ class LogEntry:
         version: The version it made.
         transaction: `txnAppId` and `txnVersion`, when it carries them.
         metadata: Its user metadata.
-        counts: Records it added, per Kafka partition, from the statistics of its files.
+        counts: Of a mirror, records it added per Kafka partition, from the statistics of its files.
         files: Files it added.
         bytes: Their bytes.
         timestamp: When it was made, in milliseconds since 1970.
@@ -75,7 +75,8 @@ def _one(actions: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
 def _counts(added: list[dict[str, Any]]) -> dict[int, int]:
     counts: dict[int, int] = {}
     for add in added:
-        statistics = json.loads(add["stats"])
-        partition = statistics["minValues"]["partition"]
-        counts[partition] = counts.get(partition, 0) + statistics["numRecords"]
+        statistics = json.loads(add.get("stats") or "{}")
+        if "partition" in statistics.get("minValues", {}):
+            partition = statistics["minValues"]["partition"]
+            counts[partition] = counts.get(partition, 0) + statistics["numRecords"]
     return counts

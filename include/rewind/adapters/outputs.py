@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rewind.adapters import kafka
+from rewind.adapters import delta_output, kafka
+from rewind.control import tables
 from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import first_unread
 from rewind.core.offsets import Vector
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import DELTA, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.transforms import keyed, outputs
+from rewind.transforms import keyed, outputs, parsing
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,24 @@ def _located(
 def _rows(
     spark: SparkSession, settings: Settings, generation: Generation, name: str, unread: Mapping[str, Vector]
 ) -> tuple[Topic, DataFrame]:
-    topic, isolation = _topic(settings, name), thaw(generation.frozen["config"]).isolation
+    pipeline = thaw(generation.frozen["config"])
+    if pipeline.output_format == DELTA:
+        return _table(spark, settings, generation, name, unread)
+    topic, isolation = _topic(settings, name), pipeline.isolation
     return topic, kafka.read_range(spark, settings, name, first_unread(topic, unread), topic.latest, isolation)
+
+
+def _table(
+    spark: SparkSession, settings: Settings, generation: Generation, name: str, unread: Mapping[str, Vector]
+) -> tuple[Topic, DataFrame]:
+    table_id, path = tables.id_of(settings, name), str(tables.path(settings, name))
+    if table_id is None:
+        raise RefusedError("output.table", f"{name} is gone", "Restore it, or deploy the pipeline anew")
+    topic = delta_output.as_topic(spark, path, name, table_id)
+    dead = name == generation.dead_letter_topic
+    schema = None if dead else parsing.declared(generation.frozen["output_schema"])
+    start = first_unread(topic, unread)
+    return topic, delta_output.read(spark, path, start[0], topic.latest[0], schema)
 
 
 def _topic(settings: Settings, name: str) -> Topic:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from rewind.control import generations, leases, manifest, rewinds, schema, streams, supervise
+from rewind.control import generations, leases, manifest, rewinds, schema, streams, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
@@ -90,14 +90,14 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 
 
 def unlisted(settings: Settings) -> list[str]:
-    """Return topics and folders that look like a generation's and stand in no manifest: to be told, never deleted."""
+    """Return topics, tables and folders that look like a generation's and stand in no manifest: told, never deleted."""
     with transaction(settings.registry_url) as connection:
         listed = manifest.listed(connection)
         outputs = generations.outputs(connection)
     likely = re.compile(rf"({'|'.join(map(re.escape, sorted(outputs)))})-[gr][1-9]\d*(-dead)?") if outputs else None
     topics = [name for name in Broker(settings).topics() if likely is not None and likely.fullmatch(name)]
     folders = [str(path) for path in sorted(settings.generations.glob("*"))]
-    return [name for name in (*topics, *folders) if name not in listed]
+    return [name for name in (*topics, *tables.all_names(settings), *folders) if name not in listed]
 
 
 def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
@@ -170,6 +170,7 @@ def _check_own(settings: Settings, generation: Generation, entry: Entry) -> None
     """
     own: dict[str, set[str]] = {
         manifest.TOPIC: {generation.output_topic, generation.dead_letter_topic},
+        manifest.TABLE: {generation.output_topic, generation.dead_letter_topic},
         manifest.GROUP: {generation.job_id},
     }
     if entry.kind == manifest.FOLDER:
@@ -185,6 +186,8 @@ def _gone(settings: Settings, entry: Entry) -> str:
         if entry.resource_id is None:
             return _unmade_topic(settings, entry.name)
         return "deleted" if Broker(settings).delete_topic(entry.name, entry.resource_id) else "absent"
+    if entry.kind == manifest.TABLE:
+        return "deleted" if tables.delete(settings, entry.name, entry.resource_id) else "absent"
     if entry.kind == manifest.GROUP:
         return "deleted" if Broker(settings).delete_group(entry.name) else "absent"
     if not Path(entry.name).exists():

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 from rewind.control import schema
 from rewind.control.database import now
 
-TOPIC, GROUP, FOLDER = "topic", "group", "folder"
+TOPIC, GROUP, FOLDER, TABLE = "topic", "group", "folder", "table"
 NAMED, MADE, WITHDRAWN, DELETED = "named", "made", "withdrawn", "deleted"
 
 
@@ -20,9 +20,9 @@ class Entry:
     """One thing a generation owns.
 
     Attributes:
-        kind: topic, group or folder.
+        kind: topic, table, group or folder.
         name: Its exact name.
-        resource_id: What tells it from another of the same name; a topic's id.
+        resource_id: What tells it from another of the same name; the id of a topic or table.
         state: named, made, withdrawn or deleted.
     """
 
@@ -78,10 +78,10 @@ def listed(connection: Connection) -> set[str]:
 
 
 def read(connection: Connection, job_id: str) -> list[Entry]:
-    """Return what a generation owns, topics last, so that an interrupted collection leaves its names findable."""
+    """Return what a generation owns, its outputs last, so that an interrupted collection leaves its names findable."""
     rows = connection.execute(select(schema.manifest).where(schema.manifest.c.job_id == job_id))
     entries = [Entry(row.kind, row.name, row.resource_id, row.state) for row in rows]
-    return sorted(entries, key=lambda entry: (entry.kind == TOPIC, entry.kind, entry.name))
+    return sorted(entries, key=lambda entry: (entry.kind in (TOPIC, TABLE), entry.kind, entry.name))
 
 
 def record(connection: Connection, job_id: str, entry: Entry, result: str, detail: str) -> None:

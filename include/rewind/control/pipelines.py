@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
-from rewind.core.pipeline import UNBOUNDED, ExpectedChange, Pipeline, thaw
+from rewind.core.pipeline import DELTA, KAFKA, UNBOUNDED, ExpectedChange, Pipeline, thaw
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -44,9 +44,10 @@ SCHEMA: dict[str, Any] = {
         "output": {
             "type": "object",
             "additionalProperties": False,
-            "required": ["topic"],
+            "oneOf": [{"required": ["topic"]}, {"required": ["table"]}],
             "properties": {
                 "topic": _TEXT,
+                "table": _TEXT,
                 "key": _TEXTS,
                 "mode": {"enum": ["append", "update"]},
                 "starts": _TEXT,
@@ -148,13 +149,15 @@ def parse(name: str, body: Any) -> Pipeline:
     names.checked(f"{names.mirror_owner(body['source']['topic'])}.lock", "source.topic")
     source, output, stream = body["source"], body["output"], body.get("stream", {})
     trigger = times.parse_duration(stream.get("trigger", "PT1S"), "stream.trigger").total_seconds()
-    defaults = Pipeline(name, source["topic"], source["schema"], output["topic"])
+    form, base = (DELTA, output["table"]) if "table" in output else (KAFKA, output["topic"])
+    defaults = Pipeline(name, source["topic"], source["schema"], base)
     expected = body.get("compare", {}).get("expected", [])
     return Pipeline(
         name=name,
         source_topic=names.checked(source["topic"], "source.topic"),
         schema=source["schema"],
-        output_topic=names.checked_base(output["topic"], "output.topic"),
+        output_topic=names.checked_base(base, "output.table" if form == DELTA else "output.topic"),
+        output_format=form,
         required=tuple(source.get("required", ())),
         transactional=source.get("transactional", False),
         isolation=source.get("isolation", defaults.isolation),

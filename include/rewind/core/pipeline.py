@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+KAFKA, DELTA = "kafka", "delta"
+
 UNBOUNDED = "unbounded"
 """The state horizon of a pipeline whose results may depend on any record before them."""
 
@@ -35,7 +37,8 @@ class Pipeline:
         required: Parsed columns that must not be null; a record that lacks one is rejected.
         transactional: Whether the source is written by transactions, whose markers leave offsets without records.
         isolation: Kafka isolation level, the same for live, mirror and candidate.
-        output_topic: Base name of the output; a generation's topic is `<base>-g<N>`.
+        output_topic: Base name of the output; a generation's topic or table is `<base>-g<N>`.
+        output_format: `KAFKA` or `DELTA`: whether that is a topic or a table.
         output_key: Columns that make the output key as JSON; empty keeps the source key.
         session_time_zone: Zone in which zone-less texts are read and JSON texts are written.
         stateful: Whether the logic may keep state.
@@ -68,6 +71,7 @@ class Pipeline:
     state_horizon: str = ""
     closes_at: str = ""
     output_mode: str = "append"
+    output_format: str = "kafka"
     result_starts: str = ""
     result_ends: str = ""
     several_rows: bool = False

@@ -11,7 +11,7 @@ from rewind.core import asked_range, names, preflight, warm_up
 from rewind.core.asked_range import Sight
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, REWIND, Difference, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
 
@@ -40,12 +40,13 @@ class Code:
 
 @dataclass(frozen=True)
 class World:
-    """What a planner reads: its ports, and the bytes that are free on the disk of checkpoints and mirrors."""
+    """What a planner reads: its ports, the free bytes of the data's disk, and the names of output tables there are."""
 
     broker: BrokerReader
     mirror: MirrorReader
     lifecycle: LifecycleReader
     free_bytes: int
+    tables: Sequence[str] = ()
 
 
 def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, now: datetime) -> Plan:
@@ -67,6 +68,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
     differences = _differences(live, pipeline, code)
     _refuse_same(request, kind, differences, live)
+    _refuse_readers(request, pipeline, live)
     job = _job_id(kind, request.pipeline, world)
     output, dead = _outputs(pipeline, job, world)
     records, size = _volume(mirror, start, end)
@@ -224,6 +226,13 @@ def _refuse_same(request: Request, kind: str, differences: list[Difference], liv
         raise RefusedError("same_code", f"nothing differs from {live.job_id}", cure)
 
 
+def _refuse_readers(request: Request, pipeline: Pipeline, live: Generation) -> None:
+    formats = {pipeline.output_format, thaw(live.frozen["config"]).output_format}
+    if request.consumer_groups and DELTA in formats:
+        problem = f"{pipeline.name} writes to a table, which has no consumer groups"
+        raise RefusedError("consumer_groups", problem, "Leave them out: readers of a table resolve its name")
+
+
 def _job_id(kind: str, pipeline: str, world: World) -> str:
     if kind == REPAIR:
         return names.repair_id(pipeline, world.lifecycle.next_number(pipeline, "r"))
@@ -233,7 +242,7 @@ def _job_id(kind: str, pipeline: str, world: World) -> str:
 def _outputs(pipeline: Pipeline, job: str, world: World) -> tuple[str, str]:
     output = names.output_topic(pipeline.output_topic, job)
     dead = names.dead_letter_topic(pipeline.output_topic, job)
-    taken = world.broker.topics()
+    taken = [*world.broker.topics(), *world.tables]
     names.checked_new([job, output, dead], taken, "pipeline")
     there = [name for name in (output, dead) if name in taken]
     if there:

@@ -61,6 +61,11 @@ class Settings:
         return self.data / "generations"
 
     @property
+    def tables(self) -> Path:
+        """Folder with one Delta table a generation that writes to tables, and one for its dead letters."""
+        return self.data / "tables"
+
+    @property
     def evidence(self) -> Path:
         """Folder with one folder a rewind: what its verdict rests on."""
         return self.data / "evidence"

@@ -10,14 +10,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rewind.control import bundle, generations, manifest, supervise
+from rewind.adapters import delta_output
+from rewind.adapters.session import session
+from rewind.control import bundle, generations, manifest, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import Pipeline
+from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps.logic import empty_records, empty_stream, load_logic
@@ -76,9 +78,9 @@ def refuse_leftovers(settings: Settings, generation: Generation) -> None:
     """Check that nothing of a generation's name exists yet.
 
     Raises:
-        RefusedError: A topic or folder of that name exists, and is not this generation's.
+        RefusedError: A topic, table or folder of that name exists, and is not this generation's.
     """
-    taken = set(Broker(settings).topics())
+    taken = {*Broker(settings).topics(), *tables.all_names(settings)}
     there = [name for name in (generation.output_topic, generation.dead_letter_topic) if name in taken]
     folder = supervise.generation_folder(settings, generation.job_id)
     there += [str(folder)] if folder.exists() else []
@@ -87,31 +89,35 @@ def refuse_leftovers(settings: Settings, generation: Generation) -> None:
 
 
 def make(settings: Settings, generation: Generation, code: Bundle, source: Topic, like: Topic) -> None:
-    """Make the topics and the folder of a recorded generation; again is harmless.
+    """Make the topics or tables and the folder of a recorded generation; again is harmless.
 
     Args:
         settings: The installation.
         generation: The generation, recorded already.
         code: Its code.
         source: Source topic, whose partition count the dead letters take.
-        like: Topic whose limits and partition count the output takes: live's output, or the source.
+        like: Topic whose limits and partition count an output topic takes: live's output, or the source.
 
     Raises:
         RefusedError: It was aborted meanwhile; what was made since is gone again.
     """
     folder = supervise.generation_folder(settings, generation.job_id)
-    job_id = generation.job_id
+    job_id, pipeline = generation.job_id, thaw(generation.frozen["config"])
+    kind = manifest.TABLE if pipeline.output_format == DELTA else manifest.TOPIC
     with side_effect("manifest.name"), transaction(settings.registry_url) as connection:
         if generations.read(connection, job_id).state in lifecycle.OVER:
             raise _aborted(job_id)
         manifest.name(connection, job_id, manifest.FOLDER, str(folder))
-        manifest.name(connection, job_id, manifest.TOPIC, generation.output_topic)
-        manifest.name(connection, job_id, manifest.TOPIC, generation.dead_letter_topic)
+        manifest.name(connection, job_id, kind, generation.output_topic)
+        manifest.name(connection, job_id, kind, generation.dead_letter_topic)
         manifest.name(connection, job_id, manifest.GROUP, job_id)
     bundle.freeze(code, folder / "bundle")
     _made(settings, job_id, manifest.FOLDER, str(folder), None)
-    _topic(settings, job_id, generation.output_topic, like, len(like.latest))
-    _topic(settings, job_id, generation.dead_letter_topic, source, len(source.latest))
+    if kind == manifest.TABLE:
+        _tables(settings, generation, pipeline)
+    else:
+        _topic(settings, job_id, generation.output_topic, like, len(like.latest))
+        _topic(settings, job_id, generation.dead_letter_topic, source, len(source.latest))
     _made(settings, job_id, manifest.GROUP, job_id, None)
 
 
@@ -135,13 +141,29 @@ def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: 
     _made(settings, job_id, manifest.TOPIC, name, topic_id)
 
 
+def _tables(settings: Settings, generation: Generation, pipeline: Pipeline) -> None:
+    spark = session(f"make {generation.job_id}", pipeline.session_time_zone)
+    results, dead = generation.output_topic, generation.dead_letter_topic
+    for name in (results, dead):
+        with side_effect("table.create"):
+            place = str(tables.path(settings, name))
+            if name == dead:
+                table_id = delta_output.create_dead(spark, place)
+            else:
+                table_id = delta_output.create(spark, place, generation.frozen["output_schema"])
+            tables.mark(settings, name, table_id)
+        _made(settings, generation.job_id, manifest.TABLE, name, table_id)
+
+
 def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:
     with side_effect("manifest.made"), transaction(settings.registry_url) as connection:
         wanted = manifest.made(connection, job_id, kind, name, resource_id)
     if not wanted:
         # Whoever aborted it has deleted what there was; this came later, and nobody else knows of it.
         with side_effect("manifest.take_back"):
-            if resource_id is not None:
+            if kind == manifest.TABLE:
+                tables.delete(settings, name, resource_id)
+            elif resource_id is not None:
                 Broker(settings).delete_topic(name, resource_id)
             elif kind == manifest.FOLDER:
                 shutil.rmtree(name, ignore_errors=True)

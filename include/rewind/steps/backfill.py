@@ -175,7 +175,7 @@ def _one_by_one(settings: Settings, work: Work, made: Chunks) -> Run:
             throttle.before()
             with side_effect("chunk.start"), transaction(settings.registry_url) as connection:
                 chunk_log.begin(connection, work.rewind_id, chunk.number)
-            rows, repeats = made.run(chunk.ranges, version, accepted)
+            rows, repeats = made.run(chunk.number, chunk.ranges, version, accepted)
             with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
                 chunk_log.finish(connection, work.rewind_id, chunk.number, rows, repeats)
             log.info("chunk %d done: %d records, %d repeats", chunk.number, rows, repeats)

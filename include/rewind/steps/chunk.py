@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from rewind.adapters import kafka
-from rewind.control.broker import Broker
+from rewind.adapters.delta_output import Write
+from rewind.adapters.sinks import sink_of
 from rewind.control.guard import Guard
 from rewind.core.crash import side_effect
-from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange, Ranges
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
@@ -28,20 +27,19 @@ class Chunks:
         self, spark: SparkSession, settings: Settings, generation: Generation, pipeline: Pipeline, guard: Guard
     ) -> None:
         """Examine the logic once."""
-        self._settings = settings
         self._pipeline = pipeline
         self._guard = guard
         self._history = History(spark, settings, pipeline, generation.topic_id)
         self._logic = load_logic(pipeline)
         self._contract = contract.examine(self._logic, pipeline, empty_records(spark))
         self._stamp = stamp_of(generation, guard.token)
-        output = Broker(settings).topic(generation.output_topic)
-        if output is None:
-            raise RefusedError("output.topic", f"{generation.output_topic} is gone", "Abort, then rewind again")
-        self._limits = output.config
+        self._job = generation.job_id
+        self._sink = sink_of(settings, generation, pipeline)
 
-    def run(self, ranges: Ranges, version: int, accepted: Mapping[int, Sequence[OffsetRange]]) -> tuple[int, int]:
-        """Process the records of some offsets and return how many there were, and how many repeats.
+    def run(
+        self, number: int, ranges: Ranges, version: int, accepted: Mapping[int, Sequence[OffsetRange]]
+    ) -> tuple[int, int]:
+        """Process the records of a chunk and return how many there were, and how many repeats.
 
         Raises:
             IntegrityError: Records are missing that no legal or accepted hole explains, or stand twice with
@@ -52,5 +50,5 @@ class Chunks:
         ordered = encoding.in_source_order(rows.select(*SOURCE_COLUMNS), "partition", "offset")
         with side_effect("chunk.write"):
             encoded = encoding.encode(ordered, self._logic, self._pipeline, self._contract, self._stamp)
-            kafka.write(encoded, self._settings, self._limits)
+            self._sink.write(encoded, Write(f"{self._job}-backfill", number, number, ranges))
         return records, repeats

@@ -23,8 +23,8 @@ from rewind.core.offsets import OffsetRange, Ranges, Vector, ends, starts
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Batch, Generation
+from rewind.steps import query
 from rewind.steps.history import History
-from rewind.steps.query import query_of
 from rewind.steps.throttle import Throttle
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Feeding:
         self._guard = guard
         self._rewind_id = rewind_id
         self._history = History(spark, settings, pipeline, generation.topic_id)
-        self._query = query_of(spark, settings, generation, pipeline, guard.token)
+        self._query = query.query_of(spark, settings, generation, pipeline, guard.token)
         self._feed = feed_path(settings, generation.job_id)
         self._checkpoint = str(supervise.checkpoint_folder(settings, generation.job_id))
         self._settle()
@@ -104,8 +104,8 @@ class Feeding:
             self._settle()
             throttle.before()
             self._guard.check()
-            self._query.write(rows, batch, self._records)
             chunk = self._chunk_of(batch)
+            self._write(rows, batch, chunk)
             throttle.after(0 if chunk is None else chunk.rows or 0)
 
         reader = feed.stream(self._spark).load(self._feed)
@@ -113,6 +113,15 @@ class Feeding:
         writer = writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True)
         writer.start().awaitTermination()
         self._settle()
+
+    def _write(self, rows: DataFrame, number: int, chunk: Chunk | None) -> None:
+        def records(active: SparkSession) -> DataFrame | None:
+            if chunk is None:
+                return None
+            return feed.records(active, self._feed, chunk.ranges, self._generation.topic_id)
+
+        query_id = checkpoint.query_id(self._spark, self._checkpoint)
+        self._query.write(rows, query.Batch(number, query_id, {} if chunk is None else chunk.ranges), records)
 
     def _settle(self) -> None:
         """Record each committed batch that the registry lacks, and that its chunk is done."""
@@ -159,12 +168,6 @@ class Feeding:
     def _consumed(self, batch: int) -> int:
         logged = checkpoint.logged(self._spark, self._checkpoint, batch) if batch >= 0 else None
         return 0 if logged is None else feed.consumed(logged.end)
-
-    def _records(self, spark: SparkSession, batch: int) -> DataFrame | None:
-        chunk = self._chunk_of(batch)
-        if chunk is None:
-            return None
-        return feed.records(spark, self._feed, chunk.ranges, self._generation.topic_id)
 
 
 def feed_path(settings: Settings, job_id: str) -> str:

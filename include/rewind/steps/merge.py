@@ -8,15 +8,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rewind.adapters import kafka
+from rewind.adapters import delta_output, kafka
+from rewind.adapters.delta_output import Write
 from rewind.adapters.session import session
-from rewind.control import generations, rewinds, verdicts
+from rewind.control import generations, rewinds, tables, verdicts
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.guard import Guard
 from rewind.core import coordinates, lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, WorldMovedError
+from rewind.core.pipeline import DELTA, thaw
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -59,6 +61,9 @@ def _merge(settings: Settings, rewind_id: str) -> dict[str, Any]:
 def _send(settings: Settings, plan: Plan, live: Generation, repair: Generation) -> int:
     spark = session(f"merge {repair.job_id}", plan.config["session_time_zone"])
     with Guard(settings, repair.job_id) as guard:
+        if thaw(live.frozen["config"]).output_format == DELTA:
+            guard.check()
+            return _copy(spark, settings, repair, live)
         output = Broker(settings).topic(live.output_topic)
         if output is None:
             raise RefusedError("output.topic", f"{live.output_topic} is gone", "Restore it")
@@ -67,6 +72,19 @@ def _send(settings: Settings, plan: Plan, live: Generation, repair: Generation) 
         with side_effect("repair.send"):
             kafka.write(rows.select(*encoding.SINK_COLUMNS), settings, output.config)
         return rows.count()
+
+
+def _copy(spark: SparkSession, settings: Settings, repair: Generation, live: Generation) -> int:
+    """Append the rows of the staging tables to live's."""
+    pairs = ((repair.output_topic, live.output_topic), (repair.dead_letter_topic, live.dead_letter_topic))
+    counts = []
+    for staged, target in pairs:
+        source, into = (str(tables.path(settings, name)) for name in (staged, target))
+        # They stand beside live's newest rows: a number above all others would hide what live writes next.
+        newest = max(delta_output.as_topic(spark, into, target, "").latest[0] - 1, 0)
+        with side_effect("repair.send"):
+            counts.append(delta_output.copy(spark, source, into, Write(f"{repair.job_id}-merge", 0, newest, {})))
+    return sum(counts)
 
 
 def _staged(spark: SparkSession, settings: Settings, repair: Generation, live: Generation) -> DataFrame:

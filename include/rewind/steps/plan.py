@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import Mirror
 from rewind.adapters.session import session
-from rewind.control import bundle, generations, pipelines, requests, rewinds, supervise
+from rewind.control import bundle, generations, pipelines, requests, rewinds, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.ports import Lifecycle
@@ -71,6 +71,7 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
         Mirror(spark, settings, wanted.transactional),
         Lifecycle(settings.registry_url),
         shutil.disk_usage(settings.data).free,
+        tables.all_names(settings),
     )
     if stored is None:
         return planner.make_plan(request, wanted, code, world, datetime.now(UTC))

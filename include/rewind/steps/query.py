@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from rewind.adapters import kafka
-from rewind.control.broker import Broker
+from rewind.adapters.delta_output import STREAM_ORDINAL, Write
+from rewind.adapters.sinks import sink_of
 from rewind.core.crash import side_effect
-from rewind.core.errors import RefusedError
+from rewind.core.offsets import Ranges
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps.logic import empty_records, load_logic, stamp_of
 from rewind.transforms import contract, encoding, results
 
-Records = Callable[[SparkSession, int], DataFrame | None]
+Records = Callable[[SparkSession], DataFrame | None]
 """Reads the source records of a micro-batch once more, as a batch frame; None when it has none."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch that is to be written.
+
+    Attributes:
+        number: Its id in the checkpoint.
+        query_id: Id of the query that owns the checkpoint.
+        ranges: Its source offsets.
+    """
+
+    number: int
+    query_id: str
+    ranges: Ranges
 
 
 class Query:
@@ -33,35 +49,33 @@ class Query:
         Raises:
             RefusedError: The logic breaks its contract, or the output is gone.
         """
-        self._settings = settings
         self._pipeline = pipeline
         self._logic = load_logic(pipeline)
         self._contract = contract.examine(self._logic, pipeline, empty_records(spark))
         self._stamp = stamp_of(generation, token)
         self._trusted_from = generation.frozen.get("trusted_from")
-        output = Broker(settings).topic(generation.output_topic)
-        if output is None:
-            cure = "Restore it, or rewind with same_code"
-            raise RefusedError("output.topic", f"{generation.output_topic} is gone", cure)
-        self._limits = output.config
+        self._job = generation.job_id
+        self._sink = sink_of(settings, generation, pipeline)
 
     def over(self, records: DataFrame) -> DataStreamWriter:
         """Return the writer of the query over a stream of source records; nothing runs yet."""
         return records.writeStream
 
-    def write(self, rows: DataFrame, batch: int, records: Records) -> None:  # noqa: ARG002 - for those with state
-        """Write a micro-batch, at least once.
+    def write(self, rows: DataFrame, batch: Batch, records: Records) -> None:  # noqa: ARG002 - for those with state
+        """Write a micro-batch, to Kafka at least once, to Delta once.
 
         Args:
             rows: What the query gave.
             batch: The micro-batch; run again, it is written with the same versions.
             records: For a logic with state, what reads its records again.
         """
-        self._write(encoding.encode(rows, self._logic, self._pipeline, self._contract, self._stamp))
+        encoded = encoding.encode(rows, self._logic, self._pipeline, self._contract, self._stamp)
+        self._write(encoded, batch, STREAM_ORDINAL + batch.number)
 
-    def _write(self, sink: DataFrame) -> None:
+    def _write(self, rows: DataFrame, batch: Batch, ordinal: int) -> None:
         with side_effect("batch.write"):
-            kafka.write(sink, self._settings, self._limits)
+            application = f"{self._job}-stream-{batch.query_id}"
+            self._sink.write(rows, Write(application, batch.number, ordinal, batch.ranges))
 
 
 class KeyedQuery(Query):
@@ -72,17 +86,18 @@ class KeyedQuery(Query):
         rows = self._logic(results.usable(records, self._pipeline))
         return rows.writeStream.outputMode(self._pipeline.output_mode)
 
-    def write(self, rows: DataFrame, batch: int, records: Records) -> None:
+    def write(self, rows: DataFrame, batch: Batch, records: Records) -> None:
         """Write the results of a micro-batch and the dead letters among its records.
 
         A named source cannot be read twice in one plan (Spark 4.2: `DUPLICATE_SOURCE_NAMES`), and a result tells
         nothing of what never reached it: so the records are read again for those that are rejected.
         """
-        sink = results.encode(self._whole(rows), self._pipeline, self._contract, self._stamp, batch)
-        read = records(rows.sparkSession, batch)
+        encoded = results.encode(self._whole(rows), self._pipeline, self._contract, self._stamp, batch.number)
+        read = records(rows.sparkSession)
         if read is not None:
-            sink = sink.unionByName(results.encode_rejects(read, self._pipeline, self._stamp))
-        self._write(sink)
+            encoded = encoded.unionByName(results.encode_rejects(read, self._pipeline, self._contract, self._stamp))
+        # One checkpoint from the first chunk on: its batches are in order by themselves.
+        self._write(encoded, batch, batch.number)
 
     def _whole(self, rows: DataFrame) -> DataFrame:
         """Leave out warm-up: results that may lack records from before the generation's start."""

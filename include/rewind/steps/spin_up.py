@@ -10,7 +10,7 @@ from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import WorldMovedError
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import KAFKA, thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -32,11 +32,14 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
     with transaction(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
         live = generations.read(connection, plan.live_job_id)
-    source, like = _topic(settings, plan, plan.topic), _topic(settings, plan, live.output_topic)
+    source = _topic(settings, plan, plan.topic)
     if source.id != plan.topic_id:
         raise WorldMovedError("source.topic", f"{plan.topic} was recreated since the plan", "Make a new plan")
     code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
     pipeline = thaw(plan.config)
+    # A live job that writes to a table has no topic whose limits the candidate's could take.
+    on_topic = thaw(live.frozen["config"]).output_format == KAFKA
+    like = _topic(settings, plan, live.output_topic) if on_topic else source
     made = Generation(
         job_id=plan.job_id,
         pipeline=pipeline.name,

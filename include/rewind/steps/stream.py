@@ -15,7 +15,7 @@ from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.guard import Guard
 from rewind.core.errors import IntegrityError, RefusedError
-from rewind.core.offsets import Vector, between, total
+from rewind.core.offsets import Vector, between, ends, starts, total
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.planner import RECREATED_CURE, recreated
 from rewind.core.settings import Settings
@@ -23,7 +23,7 @@ from rewind.core.world import Generation, Topic
 from rewind.steps import feeding
 from rewind.steps.driver import Driver, Source
 from rewind.steps.logic import load_logic
-from rewind.steps.query import query_of
+from rewind.steps.query import Batch, query_of
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +53,19 @@ def run(settings: Settings, job_id: str) -> None:
         driver = Driver(settings, source, guard, spark)
         query = query_of(spark, settings, generation, pipeline, guard.token)
 
-        def records(active: SparkSession, batch: int) -> DataFrame | None:
-            begin, end = checkpoint.start_offsets(active, place, batch), checkpoint.end_offsets(active, place, batch)
-            if end is None or not total(between(begin, end)):
-                return None
-            at = {p: begin.get(p, 0) for p in end}
-            return kafka.as_records(kafka.read_range(active, settings, topic.name, at, end, pipeline.isolation))
-
-        def write(rows: DataFrame, batch: int) -> None:
+        def write(rows: DataFrame, number: int) -> None:
             driver.gate()
-            query.write(rows, batch, records)
+            ranges = between(
+                checkpoint.start_offsets(spark, place, number), checkpoint.end_offsets(spark, place, number) or {}
+            )
+
+            def records(active: SparkSession) -> DataFrame | None:
+                if not total(ranges):
+                    return None
+                read = kafka.read_range(active, settings, topic.name, starts(ranges), ends(ranges), pipeline.isolation)
+                return kafka.as_records(read)
+
+            query.write(rows, Batch(number, checkpoint.query_id(spark, place), ranges), records)
 
         reader = kafka.stream_reader(spark, settings, topic.name, start, pipeline.isolation, pipeline.max_offsets)
         if pipeline.stateful:

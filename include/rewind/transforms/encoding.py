@@ -15,11 +15,14 @@ from rewind.transforms.headers import Stamp
 from rewind.transforms.parsing import REASON, REJECT, SRC
 
 SINK_COLUMNS = ("topic", "key", "value", "headers")
+"""What a row is in Kafka."""
+ROW_COLUMNS = (*SINK_COLUMNS, "fields")
+"""The same and `fields`, the typed columns of a result, all null in a dead letter or tombstone."""
 _ORDER = ("source_partition", "source_offset")
 
 
 def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
-    """Return the sink rows of source records: results, tombstones and dead letters, by the topic column.
+    """Return the rows of source records: results, tombstones and dead letters, by the topic column.
 
     Rows of one source partition keep the order of their offsets where the records had it and the contract is
     row-wise; else they are brought into it by one sort a source partition.
@@ -32,7 +35,7 @@ def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contr
         stamp: What to write on each row.
 
     Returns:
-        Columns `SINK_COLUMNS`.
+        Columns `ROW_COLUMNS`.
     """
     parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
     if contract.row_wise:
@@ -40,7 +43,7 @@ def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contr
     good = (F.col(REASON).isNull()) & F.col(f"{SRC}.value").isNotNull()
     results = _rows(_reasoned(logic(parsed.where(good).drop(REASON))), pipeline, contract, stamp)
     others = _rows(parsed.where(~good), pipeline, contract, stamp)
-    return in_source_order(results.unionByName(others), *_ORDER).select(*SINK_COLUMNS)
+    return in_source_order(results.unionByName(others), *_ORDER).select(*ROW_COLUMNS)
 
 
 def in_source_order(rows: DataFrame, partition: str, offset: str) -> DataFrame:
@@ -49,12 +52,12 @@ def in_source_order(rows: DataFrame, partition: str, offset: str) -> DataFrame:
 
 
 def rows_of(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
-    """Return the sink rows of a frame with `_src` and `_reason`; without value columns it holds tombstones and rejects.
+    """Return the rows of a frame with `_src` and `_reason`; without value columns it holds tombstones and rejects.
 
     Returns:
-        Columns `SINK_COLUMNS`.
+        Columns `ROW_COLUMNS`.
     """
-    return _rows(parsed, pipeline, contract, stamp).select(*SINK_COLUMNS)
+    return _rows(parsed, pipeline, contract, stamp).select(*ROW_COLUMNS)
 
 
 def _carried(parsed: DataFrame, logic: Logic) -> DataFrame:
@@ -82,11 +85,14 @@ def _rows(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stam
         F.when(tombstone, F.lit(None).cast("binary")).when(dead, F.col(f"{SRC}.value")).otherwise(text.cast("binary"))
     )
     key = _key(pipeline, names)
+    nothing = F.lit(None).cast(contract.schema)
+    fields = F.when(~(dead | tombstone), F.struct(*names)) if names == contract.schema.names else nothing
     return numbered.select(
         F.when(dead, stamp.dead_letter_topic).otherwise(stamp.output_topic).alias("topic"),
         F.when(dead | tombstone, F.col(f"{SRC}.key")).otherwise(key).alias("key"),
         value.alias("value"),
         _headers(stamp).alias("headers"),
+        fields.alias("fields"),
         F.col(f"{SRC}.partition").alias(_ORDER[0]),
         F.col(f"{SRC}.offset").alias(_ORDER[1]),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from rewind.core import coordinates
 from rewind.core.pipeline import Pipeline
@@ -21,7 +20,7 @@ def usable(records: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp, batch: int) -> DataFrame:
-    """Return the sink rows of what a logic with state gave: each a new version of its key.
+    """Return the rows of what a logic with state gave: each a new version of its key.
 
     Args:
         rows: What the logic gave.
@@ -31,7 +30,7 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         batch: The micro-batch; one that is run again writes the same versions.
 
     Returns:
-        Columns `SINK_COLUMNS`.
+        Columns `encoding.ROW_COLUMNS`.
     """
     reason = F.col(REJECT) if REJECT in rows.columns else F.lit(None).cast("string")
     key, text = _key(pipeline), _text(contract)
@@ -45,6 +44,7 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         F.when(dead, record[0]).otherwise(key).alias("key"),
         F.when(dead, record[1]).otherwise(text).alias("value"),
         headers.written([*headers.of_job(stamp), version, origin], reason).alias("headers"),
+        F.when(~dead, F.struct(*contract.schema.names)).alias("fields"),
     )
 
 
@@ -62,11 +62,11 @@ def _text(contract: Contract) -> Column:
     return F.to_json(F.struct(*contract.schema.names)).cast("binary")
 
 
-def encode_rejects(records: DataFrame, pipeline: Pipeline, stamp: Stamp) -> DataFrame:
+def encode_rejects(records: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
     """Return the dead letters of source records: what never reaches a logic with state. A tombstone is none.
 
     Returns:
-        Columns `SINK_COLUMNS`.
+        Columns `encoding.ROW_COLUMNS`.
     """
     parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
-    return encoding.rows_of(parsed.where(F.col(REASON).isNotNull()), pipeline, Contract(StructType([]), True), stamp)
+    return encoding.rows_of(parsed.where(F.col(REASON).isNotNull()), pipeline, contract, stamp)
