@@ -234,9 +234,28 @@ def test_all_is_withdrawn_before_the_first_thing_is_deleted(settings, broker, fo
     with pytest.raises(RetryError):
         collect.collect(settings, JOB)
     with transaction(settings.registry_url) as connection:
-        assert {entry.state for entry in manifest.read(connection, JOB)} == {manifest.WITHDRAWN}
+        first, *others = manifest.read(connection, JOB)
+    assert first.state == manifest.GOING
+    assert {entry.state for entry in others} == {manifest.WITHDRAWN}
     monkeypatch.undo()
     monkeypatch.setattr(collect, "Broker", lambda settings: broker)
+    collect.collect(settings, JOB)
+    assert ledger(settings) == ALL
+
+
+def test_what_an_interrupted_attempt_has_deleted_stands_in_the_ledger_as_deleted(settings, broker, folder, monkeypatch):
+    owned(settings, broker)
+    gone = collect._gone
+
+    def crash(settings, entry):
+        if gone(settings, entry) == "deleted":
+            raise RetryError("killed before it was recorded")
+        return "absent"
+
+    monkeypatch.setattr(collect, "_gone", crash)
+    for _ in ALL:
+        with pytest.raises(RetryError):
+            collect.collect(settings, JOB)
     collect.collect(settings, JOB)
     assert ledger(settings) == ALL
 

@@ -151,13 +151,19 @@ def _check_clock(connection: Connection) -> None:
 def _delete(settings: Settings, generation: Generation, entry: Entry) -> dict[str, str]:
     try:
         _check_own(settings, generation, entry)
+        if entry.state == manifest.WITHDRAWN and _there(settings, entry):
+            with side_effect("delete.begin"), transaction(settings.registry_url) as connection:
+                manifest.set_state(connection, generation.job_id, entry.kind, entry.name, manifest.GOING)
         with side_effect(f"delete.{entry.kind}"):
             result, detail = _gone(settings, entry), ""
+        if entry.state == manifest.GOING:
+            # An attempt before this one found it and began: whoever looks for it now must read who took it.
+            result = "deleted"
     except RefusedError as error:
         result, detail = "refused", str(error)
     with side_effect("delete.record"), transaction(settings.registry_url) as connection:
-        if result != "refused":
-            manifest.set_state(connection, generation.job_id, entry.kind, entry.name, manifest.DELETED)
+        state = manifest.WITHDRAWN if result == "refused" else manifest.DELETED
+        manifest.set_state(connection, generation.job_id, entry.kind, entry.name, state)
         manifest.record(connection, generation.job_id, entry, result, detail)
     return {"kind": entry.kind, "name": entry.name, "result": result}
 
@@ -179,6 +185,16 @@ def _check_own(settings: Settings, generation: Generation, entry: Entry) -> None
     if entry.name not in own.get(entry.kind, set()):
         problem = f"{entry.kind} {entry.name} is not {generation.job_id}'s own"
         raise RefusedError("manifest", problem, "Look at the manifest: nothing was deleted by this name")
+
+
+def _there(settings: Settings, entry: Entry) -> bool:
+    if entry.kind == manifest.TOPIC:
+        return Broker(settings).topic(entry.name) is not None
+    if entry.kind == manifest.TABLE:
+        return tables.path(settings, entry.name).exists()
+    if entry.kind == manifest.GROUP:
+        return Broker(settings).group_state(entry.name) is not None
+    return Path(entry.name).exists()
 
 
 def _gone(settings: Settings, entry: Entry) -> str:

@@ -12,7 +12,7 @@ from rewind.control import schema
 from rewind.control.database import now
 
 TOPIC, GROUP, FOLDER, TABLE = "topic", "group", "folder", "table"
-NAMED, MADE, WITHDRAWN, DELETED = "named", "made", "withdrawn", "deleted"
+NAMED, MADE, WITHDRAWN, GOING, DELETED = "named", "made", "withdrawn", "going", "deleted"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Entry:
         kind: topic, table, group or folder.
         name: Its exact name.
         resource_id: What tells it from another of the same name; the id of a topic or table.
-        state: named, made, withdrawn or deleted.
+        state: named, made, withdrawn, going (it was there, and its deletion has begun) or deleted.
     """
 
     kind: str
@@ -66,7 +66,7 @@ def set_state(connection: Connection, job_id: str, kind: str, resource: str, sta
 
 def withdraw(connection: Connection, job_id: str) -> list[Entry]:
     """Mark all that a generation owns as about to be deleted, and return it, as `read` does."""
-    mine = (schema.manifest.c.job_id == job_id) & (schema.manifest.c.state != DELETED)
+    mine = (schema.manifest.c.job_id == job_id) & schema.manifest.c.state.in_((NAMED, MADE))
     connection.execute(update(schema.manifest).where(mine).values(state=WITHDRAWN))
     return read(connection, job_id)
 
