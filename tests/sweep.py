@@ -170,6 +170,14 @@ class Sweep:
     def _drained(self, _settings: object, owner: str, timeout: float = 0) -> None:
         self._stop_playing(owner)
 
+    def _keep_playing(self) -> None:
+        """Renew the leases of played streams, as their drivers would: else the world's clock stands still for them."""
+        with self.shop.registry() as connection:
+            for number in (1, 2):
+                found = leases.read(connection, owner := f"{self.shop.pipeline}-g{number}")
+                if found is not None and found.holder is not None:
+                    leases.renew(connection, owner, found.token)
+
     def _stop_playing(self, owner: str) -> None:
         with self.shop.registry() as connection:
             found = leases.read(connection, owner)
@@ -325,6 +333,7 @@ class Sweep:
         self._broker_stopped(lambda: self._copy(self.saved / name / "kafka", self.ground.home / "kafka" / "data"))
         self._copy(self.saved / name / "data", self.shop.settings.data)
         _copy_registry(self.saved / name / "registry.db", self._registry())
+        self._keep_playing()
         self._forget_producers()
 
     def _forget_producers(self) -> None:
