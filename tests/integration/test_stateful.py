@@ -74,3 +74,43 @@ def test_its_state_is_rebuilt_and_taken_over(workshop: Callable[..., Workshop]) 
     assert (verdict.verdict, verdict.reason) == ("pass", "")
     shop.approve("rw-state")
     shop.step("cut_over", "rw-state")
+
+
+def clicks(*times: str) -> list[tuple[None, bytes]]:
+    bodies = ({"event_id": f"click-{t}", "visit_id": 1, "event_time": f"2025-09-04T{t}:00"} for t in times)
+    return [(None, json.dumps(body).encode()) for body in bodies]
+
+
+THE_BOOKS = [("07:00", "07:01", "07:02"), ("07:33", "07:34", "07:35"), ("08:06", "08:07", "08:08"), ("07:03", "07:04")]
+
+
+def test_what_live_left_out_as_late_is_a_class_of_its_own(workshop: Callable[..., Workshop]) -> None:
+    shop = workshop("closed", 1, like="visits_closed_windows")
+    live = shop.deploy()
+    shop.start(live)
+    shop.start(shop.mirror)
+    for times in THE_BOOKS:
+        shop.produce(*clicks(*times))
+        shop.caught_up(live)
+    shop.caught_up(shop.mirror)
+    assert counted(shop, "closed-out-g1") == {"07:00": 3, "07:30": 3}
+    shop.planned("rw-late", **{"from": "earliest", "same_code": True})
+    for step in ("spin_up", "backfill"):
+        shop.step(step, "rw-late")
+    assert counted(shop, "closed-out-g2") == {"07:00": 5, "07:30": 3}
+    shop.start("closed-g2")
+    shop.produce(*clicks("08:09"))
+    for job in (live, "closed-g2"):
+        shop.caught_up(job)
+    shop.step("validate", "rw-late")
+    verdict = shop.verdict("rw-late")
+    found = {name: count for name, count in verdict.counts.items() if count}
+    assert (verdict.verdict, found) == ("pass", {"equal": 1, "late": 1, "rows": 2})
+    (sample,) = verdict.sample
+    assert (sample["class"], sample["fields"]) == ("late", ["count"])
+
+
+def counted(shop: Workshop, topic: str) -> dict[str, int]:
+    """Return the newest count of each window, by its beginning."""
+    bodies = [json.loads(record.value or b"") for record in shop.read(topic)]
+    return {body["window_start"][11:16]: body["count"] for body in bodies}
