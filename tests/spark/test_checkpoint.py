@@ -17,9 +17,19 @@ from rewind.steps.driver import Driver, Source
 from tests.fakes import installation
 
 OWNER = "visits_converter-g1"
+AT = '{"batchWatermarkMs":1756968660000,"batchTimestampMs":1756968700000,"conf":{}}'
 
 
-@pytest.mark.parametrize("text", ["", "v1\n{}\n", 'v1\n{}\n{"visits":{"0":5', 'v1\n{}\n{"visits":[1]}'])
+TORN = [
+    "",
+    "v1\n{}\n",
+    f'v1\n{AT}\n{{"visits":{{"0":5',
+    f'v1\n{AT}\n{{"visits":[1]}}',
+    'v1\n{}\n{"visits":{"0":5}}',
+]
+
+
+@pytest.mark.parametrize("text", TORN)
 def test_offsets_that_are_torn_are_refused_with_the_cure(spark, tmp_path, text):
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "5").write_text(text)
@@ -29,9 +39,22 @@ def test_offsets_that_are_torn_are_refused_with_the_cure(spark, tmp_path, text):
 
 def test_whole_offsets(spark, tmp_path):
     (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "5").write_text('v1\n{}\n{"visits":{"0":50,"1":7}}')
+    (tmp_path / "offsets" / "5").write_text(f'v1\n{AT}\n{{"visits":{{"0":50,"1":7}}}}')
     assert checkpoint.end_offsets(spark, str(tmp_path), 5) == {0: 50, 1: 7}
     assert checkpoint.end_offsets(spark, str(tmp_path), 6) is None
+    assert checkpoint.logged(spark, str(tmp_path), 5).watermark == 1756968660000
+    assert [checkpoint.late_watermark(spark, str(tmp_path), batch) for batch in (6, 5, 0)] == [1756968660000, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "end"),
+    [("live", '{"visits":{"0":50}}', {0: 50}), ("feed", '{"reservoirVersion":3,"index":-1}', None)],
+)
+def test_offsets_of_a_source_with_a_name(spark, tmp_path, source, line, end):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "5").write_text(f"v2\n{AT}\n{source}:{line}")
+    assert checkpoint.end_offsets(spark, str(tmp_path), 5) == end
+    assert checkpoint.logged(spark, str(tmp_path), 5) == checkpoint.Logged(source, line, 1756968660000)
 
 
 @pytest.fixture
@@ -44,7 +67,14 @@ def driver(settings, monkeypatch):
     """A driver whose checkpoint has committed batch 3, from 5 to 9, and whose group is a list of commits."""
     committed = []
     monkeypatch.setattr(module, "Broker", lambda _: SimpleNamespace(commit=lambda *a: committed.append(a)))
-    for name, answer in (("last_committed", 3), ("start_offsets", {0: 5}), ("end_offsets", {0: 9})):
+    answers = {
+        "last_committed": 3,
+        "start_offsets": {0: 5},
+        "end_offsets": {0: 9},
+        "logged": checkpoint.Logged("", "", 0),
+        "late_watermark": 0,
+    }
+    for name, answer in answers.items():
         monkeypatch.setattr(module.checkpoint, name, lambda *_, answer=answer: answer)
     with transaction(settings.registry_url) as connection:
         token = leases.take(connection, OWNER, leases.this_driver())

@@ -68,8 +68,7 @@ def end_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Vector | No
     Raises:
         IntegrityError: What stands there is no offsets.
     """
-    found = logged(spark, checkpoint, batch)
-    return None if found is None or found.source == FEED else _vector(found.end)
+    return _parsed(spark, f"{checkpoint}/offsets/{batch}", _kafka_end)
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int | None:
@@ -108,6 +107,11 @@ def _logged(text: str) -> Logged:
     form, metadata, line = text.splitlines()
     source, _, end = line.partition(":") if form == "v2" else ("", "", line)
     return Logged(source, end, int(json.loads(metadata)["batchWatermarkMs"]))
+
+
+def _kafka_end(text: str) -> Vector | None:
+    found = _logged(text)
+    return None if found.source == FEED else _vector(found.end)
 
 
 def _vector(text: str) -> Vector:

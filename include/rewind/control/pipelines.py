@@ -72,7 +72,7 @@ SCHEMA: dict[str, Any] = {
         "gates": {
             "type": "object",
             "additionalProperties": False,
-            "properties": {"lag_records": _COUNT},
+            "properties": {"lag_records": _COUNT, "late_share": {"type": "number", "minimum": 0, "maximum": 1}},
         },
         "compare": {
             "type": "object",
@@ -169,6 +169,7 @@ def parse(name: str, body: Any) -> Pipeline:
         max_offsets=stream.get("max_offsets", defaults.max_offsets),
         chunk_records=body.get("backfill", {}).get("chunk_records", defaults.chunk_records),
         lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
+        late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector, to_spark_json
+from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.world import Generation
 
 KEEP, REPLAY = "keep", "replay"
@@ -125,3 +126,19 @@ def check_history(group: str, low: Mapping[int, int], start: Mapping[int, int], 
         cure = "Let it read on in the old output first, or rewind from further back"
         problem = f"{group} has not read what lies before the history of {to_job} (source {where})"
         raise RefusedError("consumer_groups", problem, cure)
+
+
+def refuse_unmovable(pipeline: Pipeline) -> None:
+    """Check that the readers of a pipeline's output have places that can be carried to another.
+
+    Raises:
+        RefusedError: Its output is a table, or holds results by key, which no record of the source stands behind alone.
+    """
+    if pipeline.output_format == DELTA:
+        problem = f"{pipeline.name} writes to a table, which has no consumer groups"
+        raise RefusedError("consumer_groups", problem, "Leave them out: readers of a table resolve its name")
+    if pipeline.stateful:
+        problem = f"{pipeline.name} writes results by key, whose newest versions stand anywhere in another output"
+        raise RefusedError(
+            "consumer_groups", problem, "Leave them out, and let them read the new output from its start"
+        )

@@ -55,6 +55,7 @@ class Pipeline:
         chunk_records: Offsets in one backfill chunk.
         lag_gate: Most offsets a candidate may lie behind live to pass `catch_up`, and a backfill behind
             Kafka's end before it fixes its handoff.
+        late_share: Share of the compared results that may differ by what was late, and a verdict still pass.
         expected: Columns expected to change.
     """
 
@@ -79,6 +80,7 @@ class Pipeline:
     max_offsets: int = 200_000
     chunk_records: int = 500_000
     lag_gate: int = 5_000
+    late_share: float = 1.0
     expected: tuple[ExpectedChange, ...] = ()
 
     def frozen(self) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rewind.core import asked_range, names, preflight, warm_up
+from rewind.core import asked_range, consumers, names, preflight, warm_up
 from rewind.core.asked_range import Sight
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
-from rewind.core.pipeline import DELTA, Pipeline, thaw
+from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, REWIND, Difference, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
 
@@ -227,10 +227,10 @@ def _refuse_same(request: Request, kind: str, differences: list[Difference], liv
 
 
 def _refuse_readers(request: Request, pipeline: Pipeline, live: Generation) -> None:
-    formats = {pipeline.output_format, thaw(live.frozen["config"]).output_format}
-    if request.consumer_groups and DELTA in formats:
-        problem = f"{pipeline.name} writes to a table, which has no consumer groups"
-        raise RefusedError("consumer_groups", problem, "Leave them out: readers of a table resolve its name")
+    if not request.consumer_groups:
+        return
+    for one in (pipeline, thaw(live.frozen["config"])):
+        consumers.refuse_unmovable(one)
 
 
 def _job_id(kind: str, pipeline: str, world: World) -> str:

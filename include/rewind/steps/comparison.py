@@ -144,15 +144,23 @@ def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, h
     return Found(counts, fields, sample, beyond)
 
 
-def judge(found: Found, expected_records: int) -> tuple[str, str]:
+def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple[str, str]:
     """Return the verdict (pass, fail or error) and why it is not a pass.
 
     Nothing compared is no pass, unless no record was expected.
+
+    Args:
+        found: What a comparison counted.
+        expected_records: Source offsets of the horizon.
+        late_share: Share of the results that may differ by lateness alone.
     """
     bad = {name: found.counts.get(name, 0) for name in BAD}
     wrong = {name: count for name, count in bad.items() if count}
     if wrong:
         return lifecycle.FAIL, "; ".join(f"{count} {name}" for name, count in wrong.items())
+    late = found.counts.get(compare.LATE, 0)
+    if late > late_share * found.counts["rows"]:
+        return lifecycle.FAIL, f"{late} {compare.LATE} of {found.counts['rows']}: more than a share of {late_share}"
     if not found.counts["rows"] and expected_records:
         return lifecycle.ERROR, f"nothing was compared, though the plan expected {expected_records} records"
     return lifecycle.PASS, ""

@@ -20,11 +20,12 @@ from rewind.control import consumers, progress, requests
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.core.asked import At, Earliest, Exactly, parse
-from rewind.core.consumers import KEEP, LISTED, Held, Move, Sides, check_history, check_reach
+from rewind.core.consumers import KEEP, LISTED, Held, Move, Sides, check_history, check_reach, refuse_unmovable
 from rewind.core.coordinates import Coordinate
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import Ranges, Vector, behind, between, higher, reached
+from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps import main
@@ -108,6 +109,8 @@ def check(settings: Settings, sides: Sides, groups: Sequence[str]) -> list[Held]
     if sides.old.topic_id != sides.new.topic_id:
         problem = f"{sides.old.job_id} and {sides.new.job_id} were made from different source topics"
         raise RefusedError("consumer_groups", problem, "Reset the groups by hand: no record of one is in the other")
+    for side in (sides.old, sides.new):
+        refuse_unmovable(thaw(side.frozen["config"]))
     broker = Broker(settings)
     return [consumers.held(settings, broker, sides, group) for group in dict.fromkeys(groups)]
 

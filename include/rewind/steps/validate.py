@@ -18,6 +18,7 @@ from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
+from rewind.core.pipeline import thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -50,7 +51,7 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
         frozen = horizon_of(spark, settings, plan, live, candidate)
         bounds = comparison.bounds_of(settings, live, candidate)
         found = comparison.compared(spark, settings, live, candidate, frozen, bounds)
-        verdict, reason = comparison.judge(found, total(frozen))
+        verdict, reason = comparison.judge(found, total(frozen), thaw(candidate.frozen["config"]).late_share)
     except Exception as error:
         # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
         _store(settings, rewind_id, attempt, backfilled, frozen, bounds, Found({}), lifecycle.ERROR, repr(error))
