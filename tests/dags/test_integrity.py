@@ -48,6 +48,15 @@ print("PARSED" + json.dumps(results))
 """
 
 
+SHIPPED = (
+    "visits_converter",
+    "visits_window_counter",
+    "visits_closed_windows",
+    "visits_sessions",
+    "visits_deduplicated",
+)
+
+
 @pytest.fixture(scope="module")
 def parses(tmp_path_factory):
     """The DAGs with every setting unset, with some pipelines broken, and without any, parsed in one process."""
@@ -82,7 +91,7 @@ def lifecycle_dags(*pipelines):
 def test_every_file_imports_with_every_setting_unset(checkout):
     assert checkout["errors"] == {}
     shared = {"watch_streams", "collect_garbage", "check_pipelines"}
-    assert set(checkout["dags"]) == lifecycle_dags("visits_converter") | {"mirror_visits"} | shared
+    assert set(checkout["dags"]) == lifecycle_dags(*SHIPPED) | {"mirror_visits"} | shared
 
 
 def test_parsing_imports_nothing_heavy_and_asks_neither_registry_nor_kafka(checkout):
@@ -131,9 +140,12 @@ def test_the_steps_of_a_rewind(checkout):
 def test_waits_hold_no_slot_and_outlive_a_failed_look(checkout):
     waits = {f"{dag}.{task}": wait for dag, d in checkout["dags"].items() for task, wait in d["waits"].items()}
     assert waits == {
-        "rewind_visits_converter.catch_up": ["reschedule", "default_pool", 100],
-        "rewind_visits_converter.observe": ["reschedule", "default_pool", 100],
-        "stream_visits_converter.supervise": ["reschedule", "streams", 10_000],
+        **{
+            f"rewind_{name}.{wait}": ["reschedule", "default_pool", 100]
+            for name in SHIPPED
+            for wait in ("catch_up", "observe")
+        },
+        **{f"stream_{name}.supervise": ["reschedule", "streams", 10_000] for name in SHIPPED},
         "mirror_visits.supervise": ["reschedule", "streams", 10_000],
     }
 
