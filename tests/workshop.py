@@ -260,7 +260,7 @@ class _closing:  # noqa: N801
 def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
     """Declare a copy of a pipeline (`like`, or `visits_converter`) under a name and on a topic.
 
-    What `more` names besides `output`, the base of the output's topic, replaces parts of its YAML.
+    What `more` names besides `output`, the base of the output's name, replaces parts of its YAML.
     """
     shutil.copytree(
         PROJECT / "include" / "pipelines" / more.pop("like", "visits_converter"),
@@ -271,7 +271,8 @@ def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
     path = folder / name / "pipeline.yaml"
     body = yaml.safe_load(path.read_text())
     body["source"]["topic"] = topic
-    body["output"]["topic"] = more.pop("output", f"{name}-out")
+    form = "table" if "table" in body["output"] else "topic"
+    body["output"][form] = more.pop("output", f"{name}-out")
     path.write_text(yaml.safe_dump({**body, **more}))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.integration import test_seed_003, test_stateful
+from tests.integration import test_seed_003, test_stateful, test_window_repair
 from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the Shows is these tests
     swap,
     test_1_a_batch_that_is_not_committed_forbids_the_swap,
@@ -24,7 +25,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 Figure = Callable[[str, object], None]
 
 MISSING = {
-    "shows_1_the_books_repair": "07:00-07:10 gives 5 and no window 07:10; its sessions 18, 2, 2 and 7 pages",
     "shows_2_a_million_visits": "ten chunks or more and Kafka while producing goes on, killed once in each phase",
     "shows_4_cut_into_batches": "each pipeline in 1, 7 and 50 batches: equal newest versions over closed windows",
     "shows_5_shared_output": "1,000 drawn histories on Delta and on Kafka equal the newest-version oracle",
@@ -37,6 +37,16 @@ MISSING = {
 def test_shows_1_seed_003(figure: Figure, workshop: Callable[..., Workshop]) -> None:
     test_seed_003.test_seed_003(workshop)
     figure("seed_003", "batches 0 to 6 as printed")
+
+
+def test_shows_1_the_books_windows(figure: Figure, workshop: Callable[..., Workshop]) -> None:
+    test_window_repair.test_a_window_whose_late_rows_were_left_out(workshop)
+    figure("repaired_window", "3 and 3; 5 after the repair, and no other window")
+
+
+def test_shows_1_the_books_sessions(figure: Figure, workshop: Callable[..., Workshop], spark: SparkSession) -> None:
+    test_window_repair.test_the_sessions_that_an_hour_touches(workshop, spark)
+    figure("repaired_sessions", "18, 2, 2 and 7 pages")
 
 
 def test_its_state_is_rebuilt_and_taken_over(figure: Figure, workshop: Callable[..., Workshop]) -> None:

@@ -137,9 +137,9 @@ def test_what_differs_is_every_setting_and_every_file():
 # --- what is refused
 
 
-def test_a_repair_of_a_pipeline_with_state():
+def test_a_repair_of_a_pipeline_with_state_by_offsets():
     error = refusal(request(end='{"visits":{"0":50,"1":50}}'), pipeline=replace(PIPELINE, stateful=True))
-    assert (error.field, "visits_converter keeps state" in error.problem) == ("to", True)
+    assert (error.field, "is no instant" in error.problem) == ("from", True)
 
 
 def test_a_pipeline_without_live_generation():

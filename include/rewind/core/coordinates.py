@@ -13,14 +13,16 @@ VERSION = "rewind-version"
 SPAN = "rewind-span"
 
 
-def version(epoch: int, batch: int) -> str:
+def version(epoch: int, batch: int, repair: int = 0) -> str:
     """Return the version of a keyed result: of two rows of a key the one with the higher text is the newer.
 
     Args:
         epoch: The pointer's epoch at which its job is, or is to be, live.
-        batch: The micro-batch that wrote it.
+        batch: The micro-batch that wrote it; of a repair, the newest of the job that it repairs.
+        repair: Number of the repair, 0 for none.
     """
-    return f"{epoch:010d}-{batch:019d}"
+    written = f"{epoch:010d}-{batch:019d}"
+    return f"{written}-r{repair:05d}" if repair else written
 
 
 @dataclass(frozen=True, order=True)

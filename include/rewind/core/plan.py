@@ -100,6 +100,8 @@ class Plan:
         accepted_gaps: Holes of the mirror that the request accepted.
         warnings: What the user should know before going on.
         asked: The start that was asked for; `start` lies before it where results were open at it.
+        touches: For a repair of a pipeline with state, the event time whose results it makes anew, `[from, to)` in
+            milliseconds since 1970; None for all else.
         trusted_from: For a pipeline with state, results that start before this instant are neither compared nor
             published, in milliseconds since 1970; None when all are whole.
         id: Hash of all of the above.
@@ -128,6 +130,7 @@ class Plan:
     accepted_gaps: Mapping[int, tuple[OffsetRange, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     asked: Vector = field(default_factory=dict)
+    touches: tuple[int, int] | None = None
     trusted_from: int | None = None
     id: str = ""
 
@@ -169,6 +172,7 @@ def from_json(text: str) -> Plan:
     gaps = body["accepted_gaps"].items()
     body["accepted_gaps"] = {int(p): tuple(OffsetRange(**r) for r in ranges) for p, ranges in gaps}
     body["warnings"] = tuple(body["warnings"])
+    body["touches"] = tuple(body["touches"]) if body.get("touches") else None
     return Plan(**body)
 
 
@@ -176,6 +180,9 @@ def _moved(plan: Plan) -> list[str]:
     lines = []
     if plan.asked and plan.asked != plan.start:
         lines.append(f"           moved back from {to_spark_json(plan.topic, plan.asked)}: results were open there")
+    if plan.touches is not None:
+        first, end = (format_instant(datetime.fromtimestamp(at / 1000, UTC)) for at in plan.touches)
+        lines.append(f"  repairs  all results that touch event time from {first} to {end}, from all their records")
     if plan.trusted_from is not None:
         first = format_instant(datetime.fromtimestamp(plan.trusted_from / 1000, UTC))
         lines.append(f"  trusted  results from {first} on; earlier ones are warm-up, neither compared nor published")

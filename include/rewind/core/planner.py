@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rewind.core import asked_range, consumers, names, preflight, warm_up
+from rewind.core import asked_range, consumers, names, preflight, warm_up, windows
 from rewind.core.asked_range import Sight
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
@@ -61,9 +61,15 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     kind = REPAIR if request.end else RELEASE if request.start.strip() == "live" else REWIND
     mirror = _mirror(topic, world)
     sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
-    asked = asked_range.resolve(request.start, "from", sight)
-    start, trusted = _begin(kind, pipeline, code, asked, sight, live, world)
-    end = asked_range.resolve(request.end, "to", sight) if kind == REPAIR else dict(topic.latest)
+    touches = None
+    if kind == REPAIR and pipeline.stateful:
+        touches = windows.touched(request.start, request.end, live, world.lifecycle, topic.name, now)
+        start, end = windows.read_for(sight)
+        asked, trusted = dict(start), None
+    else:
+        asked = asked_range.resolve(request.start, "from", sight)
+        start, trusted = _begin(kind, pipeline, code, asked, sight, live, world)
+        end = asked_range.resolve(request.end, "to", sight) if kind == REPAIR else dict(topic.latest)
     asked_range.check(kind, start, end, sight)
     accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
     differences = _differences(live, pipeline, code)
@@ -96,6 +102,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
         dead_letter_topic=dead,
         accepted_gaps=accepted,
         asked=asked,
+        touches=touches,
         trusted_from=trusted,
     )
     return sealed(replace(bare, warnings=_warnings(bare, live, topic, mirror, world)))
@@ -150,9 +157,6 @@ def _begin(
     """Return the first offsets to be read, and from when on the results of a pipeline with state are whole."""
     if not pipeline.stateful:
         return asked, None
-    if kind == REPAIR:
-        cure = "Rewind it beside live, without `to`"
-        raise RefusedError("to", f"{pipeline.name} keeps state, whose windows cannot be repaired yet", cure)
     if kind == RELEASE:
         return asked, warm_up.released(pipeline, code.delay, live, world.lifecycle)
     earliest = sight.mirror.start() if sight.mirror is not None else dict(sight.topic.earliest)

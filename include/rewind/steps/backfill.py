@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from rewind.adapters.mirror_reader import read_state
 from rewind.adapters.session import session_of
 from rewind.control import chunk_log, generations, progress, rewinds
@@ -23,9 +25,10 @@ from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, MirrorState, Topic
-from rewind.steps import main
+from rewind.steps import main, window_repair
 from rewind.steps.chunk import Chunks
 from rewind.steps.feeding import Feeding
+from rewind.steps.history import History
 from rewind.steps.throttle import Throttle
 
 KEPT_BATCHES = 100
@@ -73,6 +76,8 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
         return _evidence(settings, work)
     spark = session_of(work.generation, work.pipeline)
     with Guard(settings, plan.job_id) as guard:
+        if plan.touches is not None:
+            return _windows(settings, work, spark, guard, plan.touches)
         if work.pipeline.stateful:
             feeding = Feeding(spark, settings, work.generation, work.pipeline, guard, rewind_id)
             return _waves(settings, work, feeding.cut, feeding.run)
@@ -83,6 +88,26 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
             lambda ranges, _: chunks.cut(ranges, work.pipeline.chunk_records),
             _one_by_one(settings, work, made),
         )
+
+
+def _windows(
+    settings: Settings, work: Work, spark: SparkSession, guard: Guard, touches: tuple[int, int]
+) -> dict[str, Any]:
+    """Make the touched results of a pipeline with state anew: one chunk, one batch."""
+    ranges = between(work.plan.start, work.plan.end)
+    with transaction(settings.registry_url) as connection:
+        newest = progress.newest(connection, work.plan.live_job_id)
+    seen = {"version": work.plan.mirror_version, "batch": newest.batch if newest else 0}
+    with side_effect("wave.fix"), transaction(settings.registry_url) as connection:
+        fixed = rewinds.fix(connection, work.rewind_id, "repair.seen", seen)
+        chunk_log.add_wave(connection, work.rewind_id, 0, [ranges])
+        chunk_log.begin(connection, work.rewind_id, 0)
+    history = History(spark, settings, work.pipeline, work.generation.topic_id)
+    rows, found, repeats = history.read(ranges, fixed["version"], work.plan.accepted_gaps)
+    window_repair.write(spark, settings, work.generation, work.pipeline, guard, rows, touches, fixed["batch"], ranges)
+    with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
+        chunk_log.finish(connection, work.rewind_id, 0, found, repeats)
+    return _fix_handoff(settings, work, work.plan.end, _topic(settings, work))
 
 
 def _waves(settings: Settings, work: Work, cut: Cut, run: Run) -> dict[str, Any]:

@@ -99,7 +99,9 @@ def _compared_keyed(
     """Compare results by key, and dead letters, which are of one record each, by its coordinate."""
     sides = _sides(live, candidate)
     dead = [adapter.read_dead(spark, settings, generation, unread) for generation in (live, candidate)]
-    letters = compared_rows(dead[0][1], dead[1][1], sides, horizon)
+    # A repair makes results anew; what was rejected then is rejected still.
+    rows = [letters if bounds.touches is None else letters.limit(0) for _, letters in dead]
+    letters = compared_rows(rows[0], rows[1], sides, horizon)
     results = Keyed(spark, settings, live, candidate, sides, bounds, unread)
     try:
         sample = tuple(_shown(row) for row in results.sample(SAMPLE))
@@ -167,7 +169,11 @@ def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple
 
 
 def bounds_of(
-    settings: Settings, live: Generation, candidate: Generation, closed_after: int = NOTHING
+    settings: Settings,
+    live: Generation,
+    candidate: Generation,
+    closed_after: int = NOTHING,
+    touches: tuple[int, int] | None = None,
 ) -> Bounds | None:
     """Return which results of two jobs can be compared by now, or None for pipelines without state.
 
@@ -176,15 +182,17 @@ def bounds_of(
         live: The one job.
         candidate: The other.
         closed_after: Up to which watermark they were compared before.
+        touches: For a repair, the event time whose results it made: it has no batches of its own.
     """
     if not thaw(candidate.frozen["config"]).stateful:
         return None
     with transaction(settings.registry_url) as connection:
-        newest = [progress.newest(connection, job.job_id) for job in (live, candidate)]
+        jobs = (live, candidate) if touches is None else (live,)
+        newest = [progress.newest(connection, job.job_id) for job in jobs]
     whole = [job.frozen.get("trusted_from") for job in (live, candidate)]
     trusted = max(NOTHING if instant is None else int(instant) for instant in whole)
     closed = min(NOTHING if batch is None else batch.closing_watermark for batch in newest)
-    return Bounds(trusted, closed_after, closed)
+    return Bounds(trusted, closed_after, closed, touches)
 
 
 def _sides(live: Generation, candidate: Generation) -> compare.Sides:

@@ -91,6 +91,9 @@ def _staged(spark: SparkSession, settings: Settings, repair: Generation, live: G
     """Return the rows of the staging topics, addressed to live's, in the order of their sources."""
     targets = ((repair.output_topic, live.output_topic), (repair.dead_letter_topic, live.dead_letter_topic))
     frames = [_topic(spark, settings, staged).withColumn("topic", F.lit(target)) for staged, target in targets]
+    if thaw(live.frozen["config"]).stateful:
+        # Versions of keys, of which a repeat is the same in all.
+        return frames[0].unionByName(frames[1])
     source = F.filter("headers", lambda header: header["key"] == coordinates.SOURCE)[0]["value"].cast("string")
     rows = frames[0].unionByName(frames[1]).withColumn("source", source).dropDuplicates(["source"])
     parts = F.split("source", ":")

@@ -47,7 +47,7 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
         topic_id=plan.topic_id,
         bundle=plan.bundle,
         frozen=allocate.frozen_configuration(
-            settings, pipeline, plan.output_schema, source, plan.epoch + 1, plan.trusted_from
+            settings, pipeline, plan.output_schema, source, _epoch(plan), plan.trusted_from
         ),
         start=plan.start,
         handoff=None,
@@ -58,6 +58,11 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
     allocate.make(settings, made, code, source, like)
     log.info("%s is made: %s, %s", made.job_id, made.output_topic, made.dead_letter_topic)
     return {"job_id": made.job_id, "output_topic": made.output_topic}
+
+
+def _epoch(plan: Plan) -> int:
+    # The rows of a repair go to live's output, as newer versions of its own.
+    return plan.epoch if plan.kind == REPAIR else plan.epoch + 1
 
 
 def _topic(settings: Settings, plan: Plan, name: str) -> Topic:

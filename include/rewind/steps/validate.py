@@ -49,7 +49,7 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
     bounds: Bounds | None = None
     try:
         frozen = horizon_of(spark, settings, plan, live, candidate)
-        bounds = comparison.bounds_of(settings, live, candidate)
+        bounds = comparison.bounds_of(settings, live, candidate, touches=plan.touches)
         found = comparison.compared(spark, settings, live, candidate, frozen, bounds)
         verdict, reason = comparison.judge(found, total(frozen), thaw(candidate.frozen["config"]).late_share)
     except Exception as error:

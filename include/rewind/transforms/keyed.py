@@ -24,11 +24,13 @@ class Bounds:
         trusted_from: Results that start earlier may lack records that came before a job's own start.
         closed_after: Results that end at or before this instant were compared before.
         closed_by: Results that end later are not closed for both.
+        touches: For a repair, the event time whose results it made, `[from, to)`: others are no business of it.
     """
 
     trusted_from: int
     closed_after: int
     closed_by: int
+    touches: tuple[int, int] | None = None
 
 
 def located(kafka: DataFrame, topic_id: str, starts: str, ends: str) -> DataFrame:
@@ -109,7 +111,10 @@ def paired(live: DataFrame, candidate: DataFrame, bounds: Bounds) -> DataFrame:
     repeated = [F.coalesce(F.col(f"{side}_copies") - 1, F.lit(0)) for side in ("l", "c")]
     varied = [F.coalesce(F.col(f"{side}_varied").cast("int"), F.lit(0)) for side in ("l", "c")]
     starts, ends = F.least("l_starts", "c_starts"), F.greatest("l_ends", "c_ends")
-    return joined.where(ends.isNull() | (ends > bounds.closed_after)).select(
+    wanted = ends.isNull() | (ends > bounds.closed_after)
+    if bounds.touches is not None:
+        wanted = wanted & (starts < bounds.touches[1]) & (ends > bounds.touches[0])
+    return joined.where(wanted).select(
         "key",
         _state(starts, ends, bounds).alias("state"),
         "l",

@@ -27,7 +27,7 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         pipeline: The pipeline.
         contract: What `examine` said of the logic.
         stamp: What to write on each row.
-        batch: The micro-batch; one that is run again writes the same versions.
+        batch: The micro-batch; one that is run again writes the same versions. Of a repair, live's newest.
 
     Returns:
         Columns `encoding.ROW_COLUMNS`.
@@ -35,7 +35,8 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
     reason = F.col(REJECT) if REJECT in rows.columns else F.lit(None).cast("string")
     key, text = _key(pipeline), _text(contract)
     origin = (coordinates.SPAN, headers.span(stamp)) if contract.spanned else (coordinates.SOURCE, headers.place(stamp))
-    version = (coordinates.VERSION, F.lit(coordinates.version(stamp.epoch, batch)))
+    version = (coordinates.VERSION, F.lit(coordinates.version(stamp.epoch, batch, stamp.repair)))
+    repair = [(coordinates.REPAIR, F.lit(str(stamp.repair)))] if stamp.repair else []
     # A span has no record whose bytes a dead letter could hold; a logic that rejects has none (`examine`).
     record = (key, text) if contract.spanned else (F.col(f"{SRC}.key"), F.col(f"{SRC}.value"))
     dead = reason.isNotNull()
@@ -43,7 +44,7 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         F.when(dead, stamp.dead_letter_topic).otherwise(stamp.output_topic).alias("topic"),
         F.when(dead, record[0]).otherwise(key).alias("key"),
         F.when(dead, record[1]).otherwise(text).alias("value"),
-        headers.written([*headers.of_job(stamp), version, origin], reason).alias("headers"),
+        headers.written([*headers.of_job(stamp), version, origin, *repair], reason).alias("headers"),
         F.when(~dead, F.struct(*contract.schema.names)).alias("fields"),
     )
 
