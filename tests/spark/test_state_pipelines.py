@@ -130,3 +130,27 @@ def test_a_horizon_needs_a_watermark_that_is_no_longer(spark: SparkSession, stre
         contract.watermark_delay(unmarked, pipeline, stream)
     assert "no withWatermark()" in raised.value.problem
     assert contract.watermark_delay(unmarked, replace(pipeline, state_horizon="unbounded"), stream) is None
+
+
+def test_the_state_of_a_logic_is_told_by_its_operators_and_their_columns(stream: DataFrame) -> None:
+    pipeline, logic = declared(COUNTER)
+    (counter,) = contract.state_shape(logic, pipeline, stream)
+    assert counter.startswith("Aggregate struct<window:struct<start:timestamp,end:timestamp>,count:bigint,_src:array<")
+    pipeline, logic = declared("visits_deduplicated")
+    assert contract.state_shape(logic, pipeline, stream) == ["DeduplicateWithinWatermark event_id"]
+
+
+def test_another_column_or_order_of_columns_is_another_state(stream: DataFrame) -> None:
+    def counting(*extra: str) -> contract.Logic:
+        def logic(records: DataFrame) -> DataFrame:
+            timed = records.withWatermark("event_time", "20 minutes")
+            columns = {"n": F.count(F.lit(1)), "last": F.max("event_time")}
+            return timed.groupBy("event_id").agg(*(columns[name].alias(name) for name in extra))
+
+        return logic
+
+    pipeline, _ = declared(COUNTER)
+    shapes = [
+        contract.state_shape(counting(*names), pipeline, stream) for names in (["n"], ["n", "last"], ["last", "n"])
+    ]
+    assert len({str(shape) for shape in shapes}) == 3

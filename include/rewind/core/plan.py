@@ -95,6 +95,7 @@ class Plan:
         config: The candidate's frozen configuration.
         bundle: Hash of the candidate's code.
         output_schema: DDL of the columns that its logic gives.
+        state: What state it keeps, operator by operator.
         output_topic: Where the candidate will write.
         dead_letter_topic: Where it will write what it rejects.
         accepted_gaps: Holes of the mirror that the request accepted.
@@ -129,6 +130,7 @@ class Plan:
     dead_letter_topic: str
     accepted_gaps: Mapping[int, tuple[OffsetRange, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
     asked: Vector = field(default_factory=dict)
     touches: tuple[int, int] | None = None
     trusted_from: int | None = None
@@ -172,6 +174,7 @@ def from_json(text: str) -> Plan:
     gaps = body["accepted_gaps"].items()
     body["accepted_gaps"] = {int(p): tuple(OffsetRange(**r) for r in ranges) for p, ranges in gaps}
     body["warnings"] = tuple(body["warnings"])
+    body["state"] = tuple(body.get("state", ()))
     body["touches"] = tuple(body["touches"]) if body.get("touches") else None
     return Plan(**body)
 
@@ -202,6 +205,8 @@ def explain(plan: Plan) -> list[str]:
         f"  output   {plan.output_topic}, dead letters to {plan.dead_letter_topic}",
     ]
     lines += [f"  differs  {d.what}: {d.live or 'absent'} -> {d.candidate or 'absent'}" for d in plan.differences]
+    if any(difference.what == "state" for difference in plan.differences):
+        lines.append(f"           {plan.live_job_id} could not go on with this code; beside it, the state is made anew")
     lines += [
         f"  gap      partition {p} [{r.start}, {r.end}) accepted" for p, rs in plan.accepted_gaps.items() for r in rs
     ]

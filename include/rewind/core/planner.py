@@ -29,6 +29,7 @@ class Code:
         live_files: The same of live's bundle.
         output_schema: DDL of the columns that its logic gives.
         delay: How far the watermark of a logic with state lags behind event time, in milliseconds; 0 for none.
+        state: What state it keeps, operator by operator (`contract.state_shape`).
     """
 
     bundle: str
@@ -36,6 +37,7 @@ class Code:
     live_files: Mapping[str, str]
     output_schema: str
     delay: int = 0
+    state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
         output_topic=output,
         dead_letter_topic=dead,
         accepted_gaps=accepted,
+        state=code.state,
         asked=asked,
         touches=touches,
         trusted_from=trusted,
@@ -221,7 +224,9 @@ def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Diffe
         for path in paths
         if code.live_files.get(path) != code.files.get(path)
     ]
-    return settings + files
+    kept = tuple(live.frozen.get("state", ()))
+    state = [Difference("state", "; ".join(kept), "; ".join(code.state))] if kept != code.state else []
+    return settings + state + files
 
 
 def _refuse_same(request: Request, kind: str, differences: list[Difference], live: Generation) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import shutil
+from dataclasses import dataclass
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,27 +28,41 @@ from rewind.steps.logic import empty_records, empty_stream, load_logic
 from rewind.transforms import contract
 
 
-def examined(spark: SparkSession, pipeline: Pipeline) -> tuple[str, int]:
-    """Run the pipeline's logic on empty frames.
+@dataclass(frozen=True)
+class Examined:
+    """What a pipeline's logic was seen to do on empty frames.
 
-    Returns:
-        The DDL of the columns it gives, and how far its watermark lags behind event time, in milliseconds.
+    Attributes:
+        schema: DDL of the columns it gives.
+        delay: How far its watermark lags behind event time, in milliseconds; 0 for none.
+        state: What state it keeps (`contract.state_shape`).
+    """
+
+    schema: str
+    delay: int = 0
+    state: tuple[str, ...] = ()
+
+
+def examined(spark: SparkSession, pipeline: Pipeline) -> Examined:
+    """Run the pipeline's logic on empty frames.
 
     Raises:
         RefusedError: The logic breaks the contract.
     """
-    logic, delay = load_logic(pipeline), None
+    logic = load_logic(pipeline)
     made = contract.examine(logic, pipeline, empty_records(spark))
-    if pipeline.stateful:
-        delay = contract.watermark_delay(logic, pipeline, empty_stream(spark))
     schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in made.schema.fields)
-    return schema, 0 if delay is None else int(delay.total_seconds() * 1000)
+    if not pipeline.stateful:
+        return Examined(schema)
+    delay = contract.watermark_delay(logic, pipeline, empty_stream(spark)) or timedelta(0)
+    state = contract.state_shape(logic, pipeline, empty_stream(spark))
+    return Examined(schema, int(delay.total_seconds() * 1000), tuple(state))
 
 
 def frozen_configuration(
     settings: Settings,
     pipeline: Pipeline,
-    output_schema: str,
+    seen: Examined,
     source: Topic,
     epoch: int,
     trusted_from: int | None = None,
@@ -56,7 +72,7 @@ def frozen_configuration(
     Args:
         settings: The installation.
         pipeline: The pipeline.
-        output_schema: DDL of the columns that its logic gives.
+        seen: What its logic was seen to do.
         source: Source topic, whose partition count the spans of a stateful pipeline keep.
         epoch: The pointer's epoch at which the generation is, or is to be, live: the first part of its versions.
         trusted_from: From when on its results are whole (`Plan.trusted_from`).
@@ -65,7 +81,8 @@ def frozen_configuration(
     jars = sorted(path.name for path in Path(settings.jars / "spark").glob("*.jar"))
     return {
         "config": pipeline.frozen(),
-        "output_schema": output_schema,
+        "output_schema": seen.schema,
+        "state": list(seen.state),
         "partitions": len(source.latest),
         "epoch": epoch,
         "trusted_from": trusted_from,

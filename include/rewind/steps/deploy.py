@@ -42,7 +42,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
         raise RefusedError("pipeline", f"{pipeline} has {found[0].job_id} live", "Use its rewind DAG")
     code = bundle.running(Path(sys.argv[0]))
     spark = session(f"deploy {pipeline}", declared.session_time_zone)
-    schema, _ = allocate.examined(spark, declared)
+    seen = allocate.examined(spark, declared)
     begin = positions(spark, settings, topic, start)
     made = Generation(
         job_id=job_id,
@@ -50,7 +50,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
         state=lifecycle.CANDIDATE,
         topic_id=topic.id,
         bundle=code.hash,
-        frozen=allocate.frozen_configuration(settings, declared, schema, topic, epoch=1),
+        frozen=allocate.frozen_configuration(settings, declared, seen, topic, epoch=1),
         start=begin,
         handoff=begin,
         output_topic=names.output_topic(declared.output_topic, job_id),

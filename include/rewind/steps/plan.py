@@ -85,7 +85,8 @@ def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
     with transaction(settings.registry_url) as connection:
         live = generations.live(connection, pipeline.name)
     files = {} if live is None else supervise.frozen_bundle(settings, live[0].job_id, live[0].bundle).files
-    return Code(candidate.hash, candidate.files, files, *allocate.examined(spark, pipeline))
+    seen = allocate.examined(spark, pipeline)
+    return Code(candidate.hash, candidate.files, files, seen.schema, seen.delay, seen.state)
 
 
 def _told(made: Plan) -> dict[str, Any]:

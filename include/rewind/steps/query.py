@@ -12,11 +12,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rewind.adapters.delta_output import STREAM_ORDINAL, Write
 from rewind.adapters.sinks import sink_of
 from rewind.core.crash import side_effect
+from rewind.core.errors import RefusedError
 from rewind.core.offsets import Ranges
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps.logic import empty_records, load_logic, stamp_of
+from rewind.steps.logic import empty_records, empty_stream, load_logic, stamp_of
 from rewind.transforms import contract, encoding, results
 
 Records = Callable[[SparkSession], DataFrame | None]
@@ -80,6 +81,21 @@ class Query:
 
 class KeyedQuery(Query):
     """The query of a pipeline with state: its batches hold results, not records."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, generation: Generation, pipeline: Pipeline, token: int
+    ) -> None:
+        """Examine the logic, and hold it against the state that the generation was made for.
+
+        Raises:
+            RefusedError: It keeps another state: what the checkpoint holds would mean nothing to it.
+        """
+        super().__init__(spark, settings, generation, pipeline, token)
+        kept = list(generation.frozen["state"])
+        found = contract.state_shape(self._logic, pipeline, empty_stream(spark))
+        if found != kept:
+            problem = f"no longer fits the state of {generation.job_id}: it was kept as {kept}, and is read as {found}"
+            raise RefusedError("logic", problem, "Restore its bundle, or rewind in parallel: that makes the state anew")
 
     def over(self, records: DataFrame) -> DataStreamWriter:
         """Return the writer of the logic's results."""

@@ -15,6 +15,7 @@ from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps import allocate, main
+from rewind.steps.allocate import Examined
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
         topic_id=plan.topic_id,
         bundle=plan.bundle,
         frozen=allocate.frozen_configuration(
-            settings, pipeline, plan.output_schema, source, _epoch(plan), plan.trusted_from
+            settings, pipeline, Examined(plan.output_schema, state=plan.state), source, _epoch(plan), plan.trusted_from
         ),
         start=plan.start,
         handoff=None,

@@ -122,6 +122,31 @@ def watermark_delay(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> time
     return delay
 
 
+def state_shape(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> list[str]:
+    """Return what state a logic keeps, as text: its operators from source to sink, each with its columns in order.
+
+    State that was kept by one shape means nothing to another (Spark refuses some of them, and misreads others).
+
+    Args:
+        logic: `transform` of the pipeline.
+        pipeline: The pipeline.
+        stream: A streaming frame of source records; only its plan is looked at.
+    """
+    parsed = parsing.parse(stream, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
+    kept = [node for node in reversed(_nodes(logic(parsed))) if str(node.nodeName()) in _STATEFUL_PLANS]
+    return [_shape(node) for node in kept]
+
+
+def _shape(node: Any) -> str:
+    name = str(node.nodeName())
+    if name.startswith("Deduplicate"):
+        keys = node.keys()
+        columns = ", ".join(str(keys.apply(i).name()) for i in range(keys.size()))
+    else:
+        columns = str(node.schema().simpleString())
+    return f"{name} {columns}"
+
+
 def _plans(frame: DataFrame) -> list[str]:
     """Return the node names of a frame's analysed plan, children last."""
     return [str(node.nodeName()) for node in _nodes(frame)]
