@@ -132,6 +132,14 @@ def test_a_horizon_needs_a_watermark_that_is_no_longer(spark: SparkSession, stre
     assert contract.watermark_delay(unmarked, replace(pipeline, state_horizon="unbounded"), stream) is None
 
 
+def test_c36_a_watermark_without_delay_is_refused(stream: DataFrame) -> None:
+    pipeline, _ = declared(COUNTER)
+    with pytest.raises(RefusedError) as raised:
+        contract.watermark_delay(lambda records: records.withWatermark("event_time", "0 seconds"), pipeline, stream)
+    assert raised.value.field == "logic"
+    assert "without delay" in raised.value.problem
+
+
 def test_the_state_of_a_logic_is_told_by_its_operators_and_their_columns(stream: DataFrame) -> None:
     pipeline, logic = declared(COUNTER)
     (counter,) = contract.state_shape(logic, pipeline, stream)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from rewind.core.errors import RefusedError
 from rewind.core.plan import Difference, explain
 from rewind.core.planner import make_plan
 from tests import fakes
@@ -24,6 +27,13 @@ def test_another_state_is_a_difference_that_is_named():
     assert made.differences[0] == Difference("state", OLD[0], NEW[0])
     assert made.state == NEW
     assert any("visits_converter-g1 could not go on with this code" in line for line in explain(made))
+
+
+def test_a_candidate_that_keeps_state_beside_a_job_that_keeps_none():
+    with pytest.raises(RefusedError) as raised:
+        make_plan(request(), replace(PIPELINE, stateful=True), CODE, fakes.world(), NOW)
+    assert raised.value.field == "stateful"
+    assert "visits_converter-g1 keeps no state" in raised.value.problem
 
 
 def test_the_same_state_is_none():

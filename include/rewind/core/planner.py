@@ -76,6 +76,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
     differences = _differences(live, pipeline, code)
     _refuse_same(request, kind, differences, live)
+    _refuse_other_kind(pipeline, live)
     _refuse_readers(request, pipeline, live)
     job = _job_id(kind, request.pipeline, world)
     output, dead = _outputs(pipeline, job, world)
@@ -233,6 +234,13 @@ def _refuse_same(request: Request, kind: str, differences: list[Difference], liv
     if not differences and not request.same_code and kind != REPAIR:
         cure = "Change the pipeline first, or set same_code to rewind with the code of live"
         raise RefusedError("same_code", f"nothing differs from {live.job_id}", cure)
+
+
+def _refuse_other_kind(pipeline: Pipeline, live: Generation) -> None:
+    kept = thaw(live.frozen["config"]).stateful
+    if kept != pipeline.stateful:
+        problem = f"{live.job_id} keeps {'state' if kept else 'no state'}: none of its rows could be compared"
+        raise RefusedError("stateful", problem, "Declare another pipeline, and deploy that")
 
 
 def _refuse_readers(request: Request, pipeline: Pipeline, live: Generation) -> None:

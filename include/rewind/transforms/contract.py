@@ -116,6 +116,9 @@ def watermark_delay(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> time
     if delay is None:
         problem = f"{pipeline.name} has a horizon of {pipeline.state_horizon}, and its logic no withWatermark()"
         raise RefusedError("state_horizon", problem, "Set a watermark, or declare state_horizon: unbounded")
+    if not delay:
+        problem = f"{pipeline.name} has a watermark without delay: of two records of one instant one may be late"
+        raise RefusedError("logic", problem, "Give withWatermark() a delay, if only of a second")
     if delay > parse_duration(pipeline.state_horizon, "state_horizon"):
         problem = f"{pipeline.state_horizon} is shorter than the watermark's delay of {delay}"
         raise RefusedError("state_horizon", problem, "Declare the delay and the longest result together")
