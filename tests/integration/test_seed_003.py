@@ -35,7 +35,7 @@ def batches(shop: Workshop, job_id: str) -> list[Batch]:
 
 
 def test_seed_003(workshop: Callable[..., Workshop]) -> None:
-    shop = workshop("counter", 2, like="visits_window_counter", topic="visits", output="visits_counted")
+    shop = workshop("seed_counter", 2, like="visits_window_counter")
     live = shop.deploy()
     shop.start(live)
     wait_for("batch 0", lambda: len(batches(shop, live)) == 1)
@@ -46,7 +46,7 @@ def test_seed_003(workshop: Callable[..., Workshop]) -> None:
     shop.stop(live)
 
     printed: list[dict[str, int]] = [{} for _ in PRINTED]
-    for record in shop.read("visits_counted-g1"):
+    for record in shop.read("seed_counter-out-g1"):
         assert record.value is not None
         assert record.key is not None
         body = json.loads(record.value)

@@ -35,7 +35,7 @@ def repaired(shop: Workshop, start: str, end: str) -> dict[str, int]:
 
 
 def test_a_window_whose_late_rows_were_left_out(workshop: Callable[..., Workshop]) -> None:
-    shop = workshop("closed", 1, like="visits_closed_windows")
+    shop = workshop("mended", 1, like="visits_closed_windows")
     live = shop.deploy()
     shop.start(live)
     shop.start(shop.mirror)
@@ -43,13 +43,13 @@ def test_a_window_whose_late_rows_were_left_out(workshop: Callable[..., Workshop
         shop.produce(*clicks(*times))
         shop.caught_up(live)
     shop.caught_up(shop.mirror)
-    assert counted(shop, "closed-out-g1") == {"07:00": 3, "07:30": 3}
+    assert counted(shop, "mended-out-g1") == {"07:00": 3, "07:30": 3}
     assert repaired(shop, "2025-09-04T05:00:00Z", "2025-09-04T05:10:00Z") == {"rows": 1, "late": 1}
-    assert counted(shop, "closed-out-r1") == {"07:00": 5}
-    assert counted(shop, "closed-out-g1") == {"07:00": 5, "07:30": 3}
-    newest = shop.read("closed-out-g1")[-1]
+    assert counted(shop, "mended-out-r1") == {"07:00": 5}
+    assert counted(shop, "mended-out-g1") == {"07:00": 5, "07:30": 3}
+    newest = shop.read("mended-out-g1")[-1]
     assert newest.headers["rewind-repair"] == "1"
-    assert newest.headers["rewind-version"] > max(r.headers["rewind-version"] for r in shop.read("closed-out-g1")[:-1])
+    assert newest.headers["rewind-version"] > max(r.headers["rewind-version"] for r in shop.read("mended-out-g1")[:-1])
 
 
 def test_the_sessions_that_an_hour_touches(workshop: Callable[..., Workshop], spark: SparkSession) -> None:
