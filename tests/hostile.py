@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -140,7 +141,9 @@ def _driver(url: str, token: int, over: threading.Event) -> None:
 
 def _want(start: threading.Barrier, ends: dict[str, str], name: str, body: Any) -> None:
     start.wait()
-    for _ in range(40):
+    # Until the grace is over a collection is refused: a count of tries could be used up before it.
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
         try:
             body()
         except RewindError as refused:

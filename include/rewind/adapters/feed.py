@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from rewind.adapters import delta_log, files
+from rewind.adapters import delta_log
 from rewind.adapters import mirror as table
 from rewind.adapters.checkpoint import FEED
 from rewind.core.chunks import Arrivals
@@ -67,9 +67,7 @@ def stream(spark: SparkSession) -> DataStreamReader:
 
 def chunks(spark: SparkSession, path: str) -> int:
     """Return how many chunks a feed holds; 0 when there is none."""
-    names = files.names(spark, f"{path}/_delta_log")
-    versions = [int(name[:20]) for name in names if name.endswith(".json") and name[:20].isdigit()]
-    return max(versions, default=0)
+    return max(delta_log.versions(spark, path, 0), default=0)
 
 
 def consumed(end: str) -> int:

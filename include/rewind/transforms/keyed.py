@@ -99,9 +99,7 @@ def paired(live: DataFrame, candidate: DataFrame, bounds: Bounds) -> DataFrame:
     sides = [
         rows.select(
             "key",
-            F.struct(
-                F.lit(ROW).alias("kind"), F.col("key"), F.col("value"), F.lit(None).cast("string").alias("reason")
-            ).alias(side),
+            _content().alias(side),
             F.lit(True).alias(name),
             *(F.col(column).alias(f"{side}_{column}") for column in ("starts", "ends", "copies", "varied", *PLACED)),
         )
@@ -138,5 +136,9 @@ def _state(starts: Column, ends: Column, bounds: Bounds) -> Column:
 
 def kept_versions(values: DataFrame) -> DataFrame:
     """Return keys and values in the form in which `paired` holds a side: `key` and the struct `side`."""
-    reason = F.lit(None).cast("string").alias("reason")
-    return values.select("key", F.struct(F.lit(ROW).alias("kind"), "key", "value", reason).alias("side"))
+    return values.select("key", _content().alias("side"))
+
+
+def _content() -> Column:
+    """Return a result in the form of `outputs.CONTENT`, in which both kinds of outputs are classified."""
+    return F.struct(F.lit(ROW).alias("kind"), "key", "value", F.lit(None).cast("string").alias("reason"))

@@ -1,4 +1,4 @@
-"""The results of a logic with state as the rows of a Kafka sink: each a new version of its key."""
+"""The results of a logic with state as the rows of a sink: each a new version of its key."""
 
 from __future__ import annotations
 
