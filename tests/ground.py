@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rewind.control import supervise
 from rewind.core.settings import from_environment
@@ -39,14 +40,18 @@ class Ground:
 
 
 @contextmanager
-def ground(folder: Path, jars: Path, name: str, home: Path | None = None) -> Iterator[Ground]:
-    """Make a broker, an installation and a pipeline of two partitions in a folder; all of it ends with the block.
+def ground(
+    folder: Path, jars: Path, name: str, home: Path | None = None, partitions: int = 2, **declared: Any
+) -> Iterator[Ground]:
+    """Make a broker, an installation and a pipeline in a folder; all of it ends with the block.
 
     Args:
         folder: Where.
         jars: The jars of set-up.
         name: Name of the pipeline.
         home: Home of the installation; None for one in the folder.
+        partitions: Of the source topic.
+        declared: See `workshop.declare`.
     """
     own = local_broker.start(folder / "broker", jars=jars)
     pipelines = folder / "pipelines"
@@ -55,7 +60,7 @@ def ground(folder: Path, jars: Path, name: str, home: Path | None = None) -> Ite
     environment = {key: str(place) for key, place in (places | {"REWIND_JOBS": PROJECT / "jobs"}).items()}
     settings = from_environment(environment | {"REWIND_KAFKA_BOOTSTRAP": own.bootstrap})
     settings.data.mkdir(parents=True)
-    made = Ground(Workshop(settings, name, 2), folder / "broker", jars)
+    made = Ground(Workshop(settings, name, partitions, **declared), folder / "broker", jars)
     try:
         yield made
     finally:

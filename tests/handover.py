@@ -1,84 +1,157 @@
-"""A pipeline with state under load: history, rewind, hand-over; killed or not, each window is what it must be."""
+"""A pipeline with state under load: history, rewinds, hand-overs; killed or not, each window is what it must be."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import random
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from unittest import mock
 
+from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
-from rewind.control import chunk_log, progress
+from rewind.control import chunk_log, generations, leases, progress, supervise
 from rewind.core import crash
-from rewind.core.world import Batch
+from rewind.core.errors import RetryError
+from rewind.core.offsets import reached
+from rewind.local import broker as local_broker
 from tests import oracle
+from tests.ground import Ground
 from tests.workshop import Workshop, wait_for
 
-REWIND = "rw-handover"
 BEGIN = datetime(2025, 9, 4, tzinfo=UTC)
 DAY = timedelta(hours=24)
 LATE_SHARE, REPEATED_SHARE = 0.05, 0.01
 LATEST = timedelta(minutes=30)
+PAUSE_SECONDS = 1.0
+PATIENCE = 900.0
+
+KILLS = {
+    "never": ("", ""),
+    "in a chunk": ("after:batch.write", ""),
+    "between chunks": ("after:progress.record", ""),
+    "before the swap": ("before:handoff.fix", ""),
+    "at the swap": ("", "launched"),
+    "in the first live batch": ("", "after:batch.write"),
+    "by a bounce of the broker": ("bounce", "bounce"),
+}
+"""Where the driver of the backfill is killed, and where that of the stream."""
 
 
 @dataclass
 class Handover:
-    """One deployed counter of windows, what was produced for it, and its jobs.
+    """One deployed counter of windows, what was produced for it, and its rewinds.
 
     Attributes:
-        shop: The pipeline.
+        ground: The pipeline and its broker.
+        of: How many visits a day of event time has.
         rng: Draws what is late and what is repeated.
         events: Event times by partition, in the order of the offsets, in milliseconds since 1970.
+        made: How many visits were produced, repeats not counted.
+        rewinds: How many rewinds there were.
+        forgiven: How often a stream may still fail without waiting for its next start.
     """
 
-    shop: Workshop
+    ground: Ground
+    of: int
     rng: random.Random
     events: dict[int, list[int]] = field(default_factory=dict)
     made: int = 0
+    rewinds: int = 0
+    forgiven: int = 20
 
-    def produce(self, count: int, of: int) -> None:
-        """Produce the next `count` of `of` visits that a day of event time has; a few are late, a few come twice."""
-        times: dict[int, list[datetime]] = {p: [] for p in self.shop.end()}
+    @property
+    def shop(self) -> Workshop:
+        """The pipeline."""
+        return self.ground.shop
+
+    def produce(self, count: int) -> None:
+        """Produce the next visits; a few of them are late, a few come twice."""
+        times: dict[int, list[datetime]] = {p: [] for p in range(3)}
         for number in range(self.made, self.made + count):
-            at = BEGIN + DAY * number / of
+            at = BEGIN + DAY * number / self.of
             if self.rng.random() < LATE_SHARE:
                 at -= LATEST * self.rng.random()
-            partition = number % len(times)
-            times[partition] += [at] * (2 if self.rng.random() < REPEATED_SHARE else 1)
+            times[number % 3] += [at] * (2 if self.rng.random() < REPEATED_SHARE else 1)
         self.made += count
+        self._send(times)
         for partition, mine in times.items():
-            bodies = (json.dumps({"event_id": "v", "visit_id": 1, "event_time": at.isoformat()}) for at in mine)
-            self.shop.produce(*((None, body.encode()) for body in bodies), partition=partition)
             self.events.setdefault(partition, []).extend(int(at.timestamp() * 1000) for at in mine)
 
-    def mirrored(self) -> None:
-        """Let the mirror read to the end."""
-        self.shop.start(self.shop.mirror)
-        self.shop.caught_up(self.shop.mirror)
+    def _send(self, times: dict[int, list[datetime]]) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self.shop.settings.bootstrap,
+            enable_idempotence=True,
+            delivery_timeout_ms=300_000,
+            linger_ms=20,
+            batch_size=262_144,
+        )
+        # Partitions side by side, as they would arrive: the mirror's order of arrival is by Kafka's clock.
+        for row in itertools.zip_longest(*times.values()):
+            for partition, at in enumerate(row):
+                if at is not None:
+                    body = {"event_id": "v", "visit_id": 1, "event_time": at.isoformat()}
+                    producer.send(self.shop.topic, value=json.dumps(body).encode(), partition=partition)
+        producer.flush()
+        producer.close()
 
-    def compact(self, spark: SparkSession) -> None:
+    def history(self, spark: SparkSession, count: int, slices: int = 10) -> None:
+        """Let live count a history that is mirrored meanwhile, and compacted half-way."""
+        live = self.shop.deploy()
+        for owner in (live, self.shop.mirror):
+            self.shop.start(owner)
+        for part in range(slices):
+            self.produce(count // slices)
+            if part == slices // 2:
+                self._compact(spark)
+        for owner in (live, self.shop.mirror):
+            self.caught_up(owner)
+
+    def _compact(self, spark: SparkSession) -> None:
         """Rewrite what is mirrored: from now on the times of its files tell nothing."""
+        self.caught_up(self.shop.mirror)
         self.shop.stop(self.shop.mirror)
         path = mirror.table_path(self.shop.settings, self.shop.topic)
         mirror.compact(spark, path, datetime.now(UTC).date().isoformat(), 100_000)
-        self.mirrored()
+        self.shop.start(self.shop.mirror)
+
+    def caught_up(self, owner: str) -> None:
+        """Wait until a stream has read to the end of the topic, supervised meanwhile."""
+        end = self.shop.end()
+
+        def there() -> bool:
+            self.look(owner)
+            return reached(self.shop.position(owner), end)
+
+        wait_for(f"{owner} at {end}", there, PATIENCE)
+
+    def look(self, owner: str) -> None:
+        """Look at a stream as its sensor does; the back-off after what we did to it is lifted."""
+        with suppress(RetryError, OSError):
+            sighting = supervise.look(self.shop.settings, owner)
+            assert sighting.state != supervise.QUARANTINED, sighting.message
+            if sighting.state == supervise.WAITING and self.forgiven:
+                self.forgiven -= 1
+                self.shop.wish(owner)
 
     @contextmanager
-    def loaded(self, of: int) -> Iterator[None]:
-        """Produce on, a thousand visits at a time, while the body runs."""
+    def loaded(self, slice_size: int) -> Iterator[None]:
+        """Produce on, slice by slice, while the body runs."""
         over = threading.Event()
 
         def load() -> None:
             # A rate, not a synchronisation.
-            while not over.wait(1):
-                self.produce(1_000, of)
+            while not over.wait(PAUSE_SECONDS):
+                self.produce(slice_size)
 
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(load)
@@ -88,42 +161,101 @@ class Handover:
                 over.set()
                 running.result()
 
-    def step(self, name: str, crash_at: str = "") -> None:
-        """Run a step of the rewind; killed at a point, it is run again."""
-        if crash_at:
-            ended = self.shop.submit(name, "--rewind-id", REWIND, environment={crash.VARIABLE: crash_at})
-            assert ended.code != 0, f"{name} did not come to {crash_at}"
-        self.shop.step(name, REWIND)
+    def rewind(self, kill: str, slice_size: int) -> dict[str, int]:
+        """Rewind from the beginning and hand over to Kafka under load; return what was counted.
 
-    def start(self, job_id: str, crash_at: str = "") -> None:
-        """Start a stream; killed at a point, its supervisor starts it again."""
-        if crash_at:
-            with mock.patch.dict("os.environ", {crash.VARIABLE: crash_at}):
+        Args:
+            kill: One of `KILLS`: where a driver is killed on the way.
+            slice_size: Visits that are produced each second.
+        """
+        self.rewinds += 1
+        rewind_id, job_id = f"rw-{self.rewinds:010d}", f"{self.shop.pipeline}-g{self.rewinds + 1}"
+        in_backfill, in_stream = KILLS[kill]
+        with self.loaded(slice_size):
+            self.shop.planned(rewind_id, **{"from": "earliest", "same_code": True})
+            self.shop.step("spin_up", rewind_id)
+            self._backfill(rewind_id, in_backfill)
+            self._start(job_id, in_stream)
+            handoff = self._handoff(job_id)
+            wait_for(f"{job_id} past its handoff", lambda: self._is_past(job_id, handoff), PATIENCE)
+        self.caught_up(job_id)
+        counted = self._checked(job_id)
+        chunks = self._chunks(rewind_id)
+        self.shop.submit("abort", "--rewind-id", rewind_id)
+        return {"chunks": chunks, **counted}
+
+    def _backfill(self, rewind_id: str, kill: str) -> None:
+        if kill == "bounce":
+            with self._bounced(lambda: bool(self._chunks_done(rewind_id))):
+                self.shop.submit("backfill", "--rewind-id", rewind_id)
+        elif kill:
+            ended = self.shop.submit("backfill", "--rewind-id", rewind_id, environment={crash.VARIABLE: kill})
+            assert ended.code == -signal.SIGKILL, f"the backfill did not come to {kill}: {ended.output[-3_000:]}"
+        self.shop.step("backfill", rewind_id)
+
+    @contextmanager
+    def _bounced(self, when: Callable[[], bool]) -> Iterator[None]:
+        """Bounce the broker as soon as a condition holds while the body runs."""
+
+        def bounce() -> None:
+            wait_for("the moment of the bounce", when, PATIENCE)
+            self.ground.kill_broker()
+            self.ground.start_broker()
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(bounce)
+            yield
+            running.result()
+        wait_for("the broker", lambda: local_broker.is_answering(self.shop.settings.bootstrap))
+
+    def _start(self, job_id: str, kill: str) -> None:
+        if kill == "bounce":
+            with self._bounced(lambda: self.shop.holder(job_id) is not None):
+                self.shop.wish(job_id)
+                self.look(job_id)
+        elif kill:
+            point = {} if kill == "launched" else {crash.VARIABLE: kill}
+            with mock.patch.dict("os.environ", point):
                 self.shop.wish(job_id)
                 self.shop.look(job_id)
-                wait_for(f"{job_id} launched", lambda: self.shop.holder(job_id) is not None)
-            wait_for(f"{job_id} killed", lambda: self.shop.holder(job_id) is None)
-        self.shop.start(job_id)
+            wait_for(f"{job_id} launched", lambda: self.shop.holder(job_id) is not None)
+            holder = self.shop.holder(job_id)
+            if kill == "launched" and holder is not None:
+                os.killpg(holder.group, signal.SIGKILL)
+            wait_for(f"{job_id} killed", lambda: holder is None or not leases.alive(holder))
+        self.shop.wish(job_id)
+        self.look(job_id)
 
-    def batches(self, job_id: str) -> list[Batch]:
-        """Return all batches that a job recorded, in order."""
+    def _handoff(self, job_id: str) -> dict[int, int]:
         with self.shop.registry() as connection:
-            return progress.recent(connection, job_id, 1_000_000)[::-1]
+            found = generations.read(connection, job_id).handoff
+        assert found is not None
+        return found
 
-    def chunks(self) -> int:
-        """Return how many chunks the backfill had, all done."""
+    def _is_past(self, job_id: str, handoff: dict[int, int]) -> bool:
+        self.look(job_id)
+        self.look(f"{self.shop.pipeline}-g1")
+        self.look(self.shop.mirror)
+        at = self.shop.position(job_id)
+        return all(at[p] > offset for p, offset in handoff.items())
+
+    def _chunks_done(self, rewind_id: str) -> int:
         with self.shop.registry() as connection:
-            done = chunk_log.read(connection, REWIND)
-        assert {chunk.state for chunk in done} == {"done"}
-        return len(done)
+            return sum(chunk.state == "done" for chunk in chunk_log.read(connection, rewind_id))
 
-    def check(self, job_id: str, topic: str) -> int:
-        """Hold each closed window of a job against the oracle, and its batches against the topic; return how many."""
-        self.shop.caught_up(job_id)
-        done = self.batches(job_id)
-        assert oracle.contiguous(done, dict.fromkeys(self.shop.end(), 0)) == self.shop.end()
-        closed = done[-1].closing_watermark
+    def _chunks(self, rewind_id: str) -> int:
+        with self.shop.registry() as connection:
+            found = chunk_log.read(connection, rewind_id)
+        assert {chunk.state for chunk in found} == {"done"}
+        return len(found)
+
+    def _checked(self, job_id: str) -> dict[str, int]:
+        """Hold each window of a job against the oracle, and its batches against the topic; count both."""
+        with self.shop.registry() as connection:
+            done = progress.recent(connection, job_id, 1_000_000)[::-1]
+        assert oracle.contiguous(done, dict.fromkeys(range(3), 0)) == self.shop.end()
         wanted = oracle.counted(done, self.events)
-        found = oracle.newest(self.shop.read(topic))
+        found = oracle.newest(self.shop.read(f"{self.shop.pipeline}-out-g{self.rewinds + 1}"))
         assert found == wanted
-        return sum(start + oracle.WINDOW <= closed for start in wanted)
+        closed = sum(start + oracle.WINDOW <= done[-1].closing_watermark for start in wanted)
+        return {"closed": closed, "late": sum(map(len, self.events.values())) - sum(wanted.values())}

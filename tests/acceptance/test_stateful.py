@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests import handover
+from tests.ground import ground
 from tests.integration import test_seed_003, test_stateful, test_window_repair
 from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the Shows is these tests
     swap,
@@ -23,9 +28,9 @@ from tests.workshop import Workshop
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
 Figure = Callable[[str, object], None]
+SEED = int(os.environ.get("SEED", "5"))
 
 MISSING = {
-    "shows_2_a_million_visits": "ten chunks or more and Kafka while producing goes on, killed once in each phase",
     "shows_4_cut_into_batches": "each pipeline in 1, 7 and 50 batches: equal newest versions over closed windows",
     "shows_5_shared_output": "1,000 drawn histories on Delta and on Kafka equal the newest-version oracle",
     "shows_6_state_compared": "a planted single-key difference in state is found; on equal jobs 0",
@@ -52,6 +57,19 @@ def test_shows_1_the_books_sessions(figure: Figure, workshop: Callable[..., Work
 def test_its_state_is_rebuilt_and_taken_over(figure: Figure, workshop: Callable[..., Workshop]) -> None:
     test_stateful.test_its_state_is_rebuilt_and_taken_over(workshop)
     figure("handed_over", "windows equal the oracle of both jobs")
+
+
+@pytest.mark.timeout(5_400)
+def test_shows_2_a_million_visits(figure: Figure, jars: Path, tmp_path: Path, spark: SparkSession) -> None:
+    declared = {"like": "visits_window_counter", "backfill": {"chunk_records": 80_000}}
+    with ground(tmp_path, jars, "million", partitions=3, **declared) as made:
+        life = handover.Handover(made, 1_000_000, random.Random(SEED))
+        life.history(spark, 1_000_000)
+        for kill in handover.KILLS:
+            counted = life.rewind(kill, 500)
+            assert counted["chunks"] >= 10
+            figure(f"killed {kill}", counted)
+        figure("visits", sum(map(len, life.events.values())))
 
 
 @pytest.mark.parametrize("line", MISSING)

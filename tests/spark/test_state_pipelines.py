@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rewind.adapters.session import SOURCE_EVOLUTION
 from rewind.control import pipelines
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
@@ -162,3 +163,11 @@ def test_another_column_or_order_of_columns_is_another_state(stream: DataFrame) 
         contract.state_shape(counting(*names), pipeline, stream) for names in (["n"], ["n", "last"], ["last", "n"])
     ]
     assert len({str(shape) for shape in shapes}) == 3
+
+
+def test_a_plan_is_looked_at_where_sources_are_named_too(spark: SparkSession) -> None:
+    spark.conf.set(SOURCE_EVOLUTION, "true")
+    try:
+        assert empty_stream(spark).isStreaming
+    finally:
+        spark.conf.unset(SOURCE_EVOLUTION)
