@@ -8,11 +8,12 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from unittest import mock
 
 from kafka import KafkaProducer
@@ -35,16 +36,32 @@ LATEST = timedelta(minutes=30)
 PAUSE_SECONDS = 1.0
 PATIENCE = 900.0
 
-KILLS = {
-    "never": ("", ""),
-    "in a chunk": ("after:batch.write", ""),
-    "between chunks": ("after:progress.record", ""),
-    "before the swap": ("before:handoff.fix", ""),
-    "at the swap": ("", "launched"),
-    "in the first live batch": ("", "after:batch.write"),
-    "by a bounce of the broker": ("bounce", "bounce"),
+LAUNCHED = "launched"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is done to a rewind on its way.
+
+    Attributes:
+        backfill: Crash points at which the driver of the backfill is killed, each in an attempt of its own.
+        stream: The same for that of the stream; `LAUNCHED` is before it has read anything.
+        bounced: Whether the broker is bounced, in the history and again when Kafka takes over.
+    """
+
+    backfill: Sequence[str] = ()
+    stream: Sequence[str] = ()
+    bounced: bool = False
+
+
+TROUBLES = {
+    "untroubled": Trouble(),
+    # In a chunk, between chunks, before and at the swap, and in the first live batch.
+    "killed once in each phase": Trouble(
+        ("after:batch.write", "after:progress.record", "before:handoff.fix"), (LAUNCHED, "after:batch.write")
+    ),
+    "broker bounced": Trouble(bounced=True),
 }
-"""Where the driver of the backfill is killed, and where that of the stream."""
 
 
 @dataclass
@@ -88,21 +105,24 @@ class Handover:
             self.events.setdefault(partition, []).extend(int(at.timestamp() * 1000) for at in mine)
 
     def _send(self, times: dict[int, list[datetime]]) -> None:
-        producer = KafkaProducer(
+        # Partitions side by side, as they would arrive: the mirror's order of arrival is by Kafka's clock.
+        for row in itertools.zip_longest(*times.values()):
+            for partition, at in enumerate(row):
+                if at is not None:
+                    body = {"event_id": "v", "visit_id": 1, "event_time": at.isoformat()}
+                    self.producer.send(self.shop.topic, value=json.dumps(body).encode(), partition=partition)
+        self.producer.flush()
+
+    @cached_property
+    def producer(self) -> KafkaProducer:
+        """One for all: it lives through a bounce of the broker, which a new one would not find."""
+        return KafkaProducer(
             bootstrap_servers=self.shop.settings.bootstrap,
             enable_idempotence=True,
             delivery_timeout_ms=300_000,
             linger_ms=20,
             batch_size=262_144,
         )
-        # Partitions side by side, as they would arrive: the mirror's order of arrival is by Kafka's clock.
-        for row in itertools.zip_longest(*times.values()):
-            for partition, at in enumerate(row):
-                if at is not None:
-                    body = {"event_id": "v", "visit_id": 1, "event_time": at.isoformat()}
-                    producer.send(self.shop.topic, value=json.dumps(body).encode(), partition=partition)
-        producer.flush()
-        producer.close()
 
     def history(self, spark: SparkSession, count: int, slices: int = 10) -> None:
         """Let live count a history that is mirrored meanwhile, and compacted half-way."""
@@ -161,21 +181,20 @@ class Handover:
                 over.set()
                 running.result()
 
-    def rewind(self, kill: str, slice_size: int) -> dict[str, int]:
+    def rewind(self, trouble: Trouble, slice_size: int) -> dict[str, int]:
         """Rewind from the beginning and hand over to Kafka under load; return what was counted.
 
         Args:
-            kill: One of `KILLS`: where a driver is killed on the way.
+            trouble: What is done to it on the way.
             slice_size: Visits that are produced each second.
         """
         self.rewinds += 1
         rewind_id, job_id = f"rw-{self.rewinds:010d}", f"{self.shop.pipeline}-g{self.rewinds + 1}"
-        in_backfill, in_stream = KILLS[kill]
         with self.loaded(slice_size):
             self.shop.planned(rewind_id, **{"from": "earliest", "same_code": True})
             self.shop.step("spin_up", rewind_id)
-            self._backfill(rewind_id, in_backfill)
-            self._start(job_id, in_stream)
+            self._backfill(rewind_id, trouble)
+            self._start(job_id, trouble)
             handoff = self._handoff(job_id)
             wait_for(f"{job_id} past its handoff", lambda: self._is_past(job_id, handoff), PATIENCE)
         self.caught_up(job_id)
@@ -184,13 +203,14 @@ class Handover:
         self.shop.submit("abort", "--rewind-id", rewind_id)
         return {"chunks": chunks, **counted}
 
-    def _backfill(self, rewind_id: str, kill: str) -> None:
-        if kill == "bounce":
+    def _backfill(self, rewind_id: str, trouble: Trouble) -> None:
+        of = ("backfill", "--rewind-id", rewind_id)
+        if trouble.bounced:
             with self._bounced(lambda: bool(self._chunks_done(rewind_id))):
-                self.shop.submit("backfill", "--rewind-id", rewind_id)
-        elif kill:
-            ended = self.shop.submit("backfill", "--rewind-id", rewind_id, environment={crash.VARIABLE: kill})
-            assert ended.code == -signal.SIGKILL, f"the backfill did not come to {kill}: {ended.output[-3_000:]}"
+                self.shop.submit(*of)
+        for point in trouble.backfill:
+            ended = self.shop.submit(*of, environment={crash.VARIABLE: point})
+            assert ended.code == -signal.SIGKILL, f"the backfill did not come to {point}: {ended.output[-3_000:]}"
         self.shop.step("backfill", rewind_id)
 
     @contextmanager
@@ -208,23 +228,26 @@ class Handover:
             running.result()
         wait_for("the broker", lambda: local_broker.is_answering(self.shop.settings.bootstrap))
 
-    def _start(self, job_id: str, kill: str) -> None:
-        if kill == "bounce":
-            with self._bounced(lambda: self.shop.holder(job_id) is not None):
-                self.shop.wish(job_id)
-                self.look(job_id)
-        elif kill:
-            point = {} if kill == "launched" else {crash.VARIABLE: kill}
-            with mock.patch.dict("os.environ", point):
+    def _start(self, job_id: str, trouble: Trouble) -> None:
+        for point in trouble.stream:
+            with mock.patch.dict("os.environ", {} if point == LAUNCHED else {crash.VARIABLE: point}):
                 self.shop.wish(job_id)
                 self.shop.look(job_id)
-            wait_for(f"{job_id} launched", lambda: self.shop.holder(job_id) is not None)
-            holder = self.shop.holder(job_id)
-            if kill == "launched" and holder is not None:
-                os.killpg(holder.group, signal.SIGKILL)
-            wait_for(f"{job_id} killed", lambda: holder is None or not leases.alive(holder))
+            self._killed(job_id, point)
         self.shop.wish(job_id)
         self.look(job_id)
+        if trouble.bounced:
+            with self._bounced(lambda: self.shop.holder(job_id) is not None):
+                pass
+
+    def _killed(self, job_id: str, point: str) -> None:
+        wait_for(f"{job_id} launched", lambda: self.shop.holder(job_id) is not None)
+        holder = self.shop.holder(job_id)
+        if holder is None:
+            return
+        if point == LAUNCHED:
+            os.killpg(holder.group, signal.SIGKILL)
+        wait_for(f"{job_id} killed", lambda: not leases.alive(holder))
 
     def _handoff(self, job_id: str) -> dict[int, int]:
         with self.shop.registry() as connection:

@@ -23,6 +23,8 @@ from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the
     test_4_a_chunk_is_one_file_and_a_batch_one_chunk,
     test_4_a_commit_of_several_files_is_refused_and_so_is_a_batch_within_one,
 )
+from tests.stage import Stage
+from tests.state_life import live_with_state
 from tests.workshop import Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
@@ -35,7 +37,6 @@ MISSING = {
     "shows_5_shared_output": "1,000 drawn histories on Delta and on Kafka equal the newest-version oracle",
     "shows_6_state_compared": "a planted single-key difference in state is found; on equal jobs 0",
     "shows_7_cases": "C13, C19, C24 and half of C36; C01, C03 and C37 are in tests/spark",
-    "shows_8_a_real_scheduler": "visits_window_counter and visits_sessions from the form to the last collected file",
 }
 
 
@@ -65,11 +66,21 @@ def test_shows_2_a_million_visits(figure: Figure, jars: Path, tmp_path: Path, sp
     with ground(tmp_path, jars, "million", partitions=3, **declared) as made:
         life = handover.Handover(made, 1_000_000, random.Random(SEED))
         life.history(spark, 1_000_000)
-        for kill in handover.KILLS:
-            counted = life.rewind(kill, 500)
+        for name, trouble in handover.TROUBLES.items():
+            counted = life.rewind(trouble, 500)
             assert counted["chunks"] >= 10
-            figure(f"killed {kill}", counted)
+            figure(name, counted)
         figure("visits", sum(map(len, life.events.values())))
+
+
+@pytest.mark.parametrize("like", ["visits_window_counter", "visits_sessions"])
+def test_shows_8_a_real_scheduler(figure: Figure, jars: Path, tmp_path: Path, like: str) -> None:
+    stage = Stage(tmp_path / "home", jars, like.removeprefix("visits_"), 2, like=like)
+    try:
+        counts = live_with_state(stage)
+    finally:
+        stage.down()
+    figure(f"live_{like}", counts)
 
 
 @pytest.mark.parametrize("line", MISSING)
