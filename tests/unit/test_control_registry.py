@@ -562,6 +562,13 @@ def test_chunks_are_cut_once_a_wave_and_numbered_through(registry):
     assert chunk_log.read(registry, "rw-2") == []
 
 
+def test_a_feed_has_the_chunks_that_hold_records_alone(registry):
+    chunk_log.add_wave(registry, "rw-1", 0, [{0: OffsetRange(n, n + 2)} for n in range(0, 8, 2)])
+    for number, rows in enumerate((2, 0, 1)):
+        chunk_log.count(registry, "rw-1", number, rows, 0)
+    assert [chunk.number for chunk in chunk_log.fed(registry, "rw-1")] == [0, 2]
+
+
 def test_position_is_the_end_of_the_last_batch_else_the_handoff(registry):
     assert progress.position(registry, G1, None) == {}
     assert progress.position(registry, G1, {0: 5, 1: 6}) == {0: 5, 1: 6}

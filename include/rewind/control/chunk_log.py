@@ -42,6 +42,11 @@ def read(connection: Connection, rewind_id: str) -> list[Chunk]:
     return [_chunk(row) for row in rows]
 
 
+def fed(connection: Connection, rewind_id: str) -> list[Chunk]:
+    """Return the chunks that hold records, as far as they were counted: a feed has these alone, in this order."""
+    return [chunk for chunk in read(connection, rewind_id) if chunk.rows]
+
+
 def add_wave(connection: Connection, rewind_id: str, wave: int, cut: Sequence[Mapping[int, OffsetRange]]) -> None:
     """Record the chunks of a wave; harmless when the wave is recorded already."""
     mine = _table.c.rewind_id == rewind_id

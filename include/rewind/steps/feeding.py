@@ -19,7 +19,7 @@ from rewind.control.guard import Guard
 from rewind.core import chunks
 from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RefusedError
-from rewind.core.offsets import OffsetRange, Ranges, Vector, ends, starts
+from rewind.core.offsets import OffsetRange, Ranges, Vector, ends
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Batch, Generation
@@ -90,10 +90,15 @@ class Feeding:
         with side_effect("chunk.count"), transaction(self._settings.registry_url) as connection:
             chunk_log.count(connection, self._rewind_id, chunk.number, records, repeats)
         if not records:
-            raise IntegrityError(f"chunk {chunk.number} holds no record: a feed cannot stand still in its order")
+            # Markers of transactions alone, or accepted gaps: the batch that comes next passes them.
+            with side_effect("chunk.finish"), transaction(self._settings.registry_url) as connection:
+                chunk_log.finish(connection, self._rewind_id, chunk.number, 0, repeats)
+            return
+        with transaction(self._settings.registry_url) as connection:
+            place = sum(c.number < chunk.number for c in chunk_log.fed(connection, self._rewind_id))
         self._guard.check()
         with side_effect("feed.append"):
-            feed.append(rows, self._feed, self._generation.job_id, chunk.number)
+            feed.append(rows, self._feed, self._generation.job_id, place)
 
     def _drain(self, throttle: Throttle) -> None:
         if not feed.chunks(self._spark, self._feed):
@@ -147,9 +152,7 @@ class Feeding:
         closing = 0 if logged is None else logged.watermark
         if chunk is None:
             return Batch(number, at, at, 0, now(), late, closing)
-        return Batch(
-            number, {**at, **starts(chunk.ranges)}, {**at, **ends(chunk.ranges)}, chunk.rows or 0, now(), late, closing
-        )
+        return Batch(number, at, {**at, **ends(chunk.ranges)}, chunk.rows or 0, now(), late, closing)
 
     def _chunk_of(self, batch: int) -> Chunk | None:
         """Return the chunk that a batch reads, or None for one without records.
@@ -163,7 +166,7 @@ class Feeding:
         if done[0] == done[1]:
             return None
         with transaction(self._settings.registry_url) as connection:
-            return chunk_log.read(connection, self._rewind_id)[done[0]]
+            return chunk_log.fed(connection, self._rewind_id)[done[0]]
 
     def _consumed(self, batch: int) -> int:
         logged = checkpoint.logged(self._spark, self._checkpoint, batch) if batch >= 0 else None
