@@ -109,7 +109,7 @@ def generation(job_id, code, pipeline):
         state=lifecycle.CANDIDATE,
         topic_id="id-1",
         bundle=code,
-        frozen={"config": pipeline.frozen()},
+        frozen={"config": pipeline.frozen(), "versions": {"pyspark": "4.2.0" if pipeline is CHANGED else "4.1.1"}},
         start={0: 0},
         handoff={0: 5},
         output_topic=output,
@@ -160,7 +160,7 @@ class FakeAirflow:
 
     def trigger(self, dag_id, conf):
         self.runs.append((dag_id, dict(conf)))
-        if dag_id == DAG and conf["dry_run"]:
+        if dag_id.startswith("rewind_") and conf["dry_run"]:
             self._plan(requests.rewind_id(dag_id, DRY_RUN))
         return {"dag_run_id": DRY_RUN}
 

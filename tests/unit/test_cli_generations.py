@@ -60,12 +60,13 @@ def test_an_unknown_pipeline_has_no_generations(settings, capsys):
 
 def test_diff_tells_settings_and_files_and_with_code_their_lines(settings, capsys):
     body = answered(capsys, "diff", LIVE, CANDIDATE)
-    assert [d["what"] for d in body["differences"]] == ["max_offsets", "pipelines/visits_converter/logic.py"]
+    assert [d["what"] for d in body["differences"]] == ["max_offsets", "pipelines/visits_converter/logic.py", "pyspark"]
     assert body["differences"][0] == {"what": "max_offsets", "old": "200000", "new": "50000"}
+    assert body["differences"][2] == {"what": "pyspark", "old": "4.1.1", "new": "4.2.0"}
     assert body["notes"] == []
     assert main.main(["diff", CANDIDATE, "--code"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{CANDIDATE} -> {LIVE}: 2 differ"
+    assert lines[0] == f"{CANDIDATE} -> {LIVE}: 3 differ"
     assert "-    return visits.distinct()" in lines
     assert "+    return visits" in lines
 

@@ -52,11 +52,12 @@ def compare(settings: Settings, connection: Connection, old: str, new: str) -> C
     bundles = {made.job_id: _frozen(settings, made) for made in (one, other)}
     notes = tuple(f"the code of {job} was collected: files are not compared" for job, b in bundles.items() if b is None)
     code, others_code = bundles[old], bundles[new]
+    made_with = _made_with(one, other)
     if code is None or others_code is None:
         found = differences(_version(one, {CODE: one.bundle}), _version(other, {CODE: other.bundle}))
-        return Compared(old, new, tuple(found), (), notes)
+        return Compared(old, new, (*found, *made_with), (), notes)
     found = differences(_version(one, code.files), _version(other, others_code.files))
-    return Compared(old, new, tuple(found), tuple(_lines(code, others_code, one, other)), notes)
+    return Compared(old, new, (*found, *made_with), tuple(_lines(code, others_code, one, other)), notes)
 
 
 def _frozen(settings: Settings, made: Generation) -> Bundle | None:
@@ -67,6 +68,13 @@ def _frozen(settings: Settings, made: Generation) -> Bundle | None:
 
 def _version(made: Generation, files: Mapping[str, str]) -> Version:
     return Version(made.frozen["config"], tuple(made.frozen.get("state", ())), files)
+
+
+def _made_with(one: Generation, other: Generation) -> list[Difference]:
+    """Return in what the releases that both were made with differ: Spark, Delta, Python and others."""
+    old, new = (dict(made.frozen.get("versions", {})) for made in (one, other))
+    names = sorted(old.keys() | new.keys())
+    return [Difference(name, old.get(name, ""), new.get(name, "")) for name in names if old.get(name) != new.get(name)]
 
 
 def _lines(one: Bundle, other: Bundle, old: Generation, new: Generation) -> Iterable[str]:
