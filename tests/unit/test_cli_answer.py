@@ -56,6 +56,9 @@ def test_a_fail_asks_for_a_reason_and_then_once_more(stage, monkeypatch, capsys)
     assert main.main(["approve", REWIND_ID]) == 0
     assert airflow.answers[0][4] == {"reason": "the old rates were wrong"}
     assert recorded(airflow).reason == "the old rates were wrong"
+    asked = capsys.readouterr().out
+    assert "Why may it go live all the same? " in asked
+    assert "Let visits_converter-g3 take the place of visits_converter-g2? [y/N] " in asked
 
 
 def test_a_fail_without_a_reason_is_refused_before_airflow_is_told(stage, capsys):

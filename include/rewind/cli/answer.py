@@ -76,7 +76,7 @@ def _confirm(console: Console, arguments: argparse.Namespace, plan: Plan) -> Non
     what = "Abort it" if arguments.reject else f"Let {plan.job_id} take the place of {plan.live_job_id}"
     if plan.kind == "repair" and not arguments.reject:
         what = f"Let {plan.job_id} repair {plan.live_job_id}"
-    if console.input(f"{what}? [y/N] ").strip().lower() not in ("y", "yes"):
+    if console.input(f"{what}? [y/N] ", markup=False).strip().lower() not in ("y", "yes"):
         raise RefusedError("answer", "was not confirmed", "Nothing was answered; the rewind goes on waiting")
 
 

@@ -28,11 +28,13 @@ def epilog() -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help, and that of its commands, ends with the exit codes."""
+    """A parser that takes options by their whole names, and whose help, as that of its commands, ends with exit codes."""
 
     def __init__(self, **kwargs: Any) -> None:
         """Make a parser as `argparse.ArgumentParser` does."""
-        super().__init__(**{"epilog": epilog(), "formatter_class": argparse.RawDescriptionHelpFormatter, **kwargs})
+        help_form = {"epilog": epilog(), "formatter_class": argparse.RawDescriptionHelpFormatter}
+        # A prefix that is one option's today may be two options' in the next release.
+        super().__init__(**{**help_form, "allow_abbrev": False, **kwargs})
 
 
 def _kinds(root: type[RewindError]) -> list[type[RewindError]]:
