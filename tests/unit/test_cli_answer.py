@@ -57,7 +57,7 @@ def test_a_fail_asks_for_a_reason_and_then_once_more(stage, monkeypatch, capsys)
     assert airflow.answers[0][4] == {"reason": "the old rates were wrong"}
     assert recorded(airflow).reason == "the old rates were wrong"
     asked = capsys.readouterr().out
-    assert "Why may it go live all the same? " in asked
+    assert "Why? A failed verdict is answered with a reason: " in asked
     assert "Let visits_converter-g3 take the place of visits_converter-g2? [y/N] " in asked
 
 
@@ -65,6 +65,9 @@ def test_a_fail_without_a_reason_is_refused_before_airflow_is_told(stage, capsys
     airflow = stage("fail", "1 changed")
     assert main.main(["approve", REWIND_ID, "--yes"]) == 64
     assert "error: reason: a failed verdict needs a person and a reason" in capsys.readouterr().err
+    # Airflow checks its form whatever the answer is, and an answer that it cannot take ends the rewind.
+    assert main.main(["approve", REWIND_ID, "--reject", "--yes"]) == 64
+    assert "error: reason: is empty" in capsys.readouterr().err
     assert airflow.answers == []
 
 

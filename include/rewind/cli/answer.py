@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     approve.add_argument("rewind", help="id of the rewind, as `status` shows it")
     approve.add_argument("--reject", action="store_true", help="say no: the rewind is aborted, live is untouched")
-    approve.add_argument("--reason", default="", help="why; a failed verdict cannot be approved without it")
+    approve.add_argument("--reason", default="", help="why; a failed verdict is not answered without it")
     approve.add_argument("--yes", action="store_true", help="do not ask again")
     approve.set_defaults(func=_approve)
 
@@ -41,10 +41,11 @@ def _approve(arguments: argparse.Namespace) -> int:
     # With --json the answer alone goes to stdout.
     console = Console(stderr=arguments.json)
     console.print(*render.verdict_parts(plan, verdict), sep="\n")
-    reason = arguments.reason
+    reason = arguments.reason or _reason(console, verdict)
     if not arguments.reject:
-        reason = reason or _reason(console, verdict)
         verdicts.check_approvable(verdict, getpass.getuser(), reason)
+    elif verdict.verdict == lifecycle.FAIL and not reason:
+        raise RefusedError("reason", "is empty, and the form of a failed verdict asks for one", "Say why not")
     _confirm(console, arguments, plan)
     given = _answered(url, rewind_id, f"rewind_{plan.request.pipeline}", arguments.reject, reason)
     output.tell(arguments, {"rewind_id": rewind_id, **vars(given)}, [f"{rewind_id}: {given.answer} by {given.person}"])
@@ -65,7 +66,7 @@ def _asked(url: str, rewind_id: str) -> tuple[Plan, Verdict]:
 def _reason(console: Console, verdict: Verdict) -> str:
     if verdict.verdict != lifecycle.FAIL or not sys.stdin.isatty():
         return ""
-    return console.input("Why may it go live all the same? ").strip()
+    return console.input("Why? A failed verdict is answered with a reason: ").strip()
 
 
 def _confirm(console: Console, arguments: argparse.Namespace, plan: Plan) -> None:

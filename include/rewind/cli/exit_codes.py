@@ -28,7 +28,7 @@ def epilog() -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes options by their whole names, and whose help, as that of its commands, ends with exit codes."""
+    """A parser that takes options by their whole names, and whose help ends with the exit codes; so do its commands."""
 
     def __init__(self, **kwargs: Any) -> None:
         """Make a parser as `argparse.ArgumentParser` does."""
