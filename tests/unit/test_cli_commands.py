@@ -203,8 +203,8 @@ def test_a_plan_is_shown_as_a_dry_run_prints_it(registry, capsys):
     assert main.main(["plans", "show", "0"]) == 64
 
 
-def test_rewind_triggers_with_what_was_given_and_nothing_else(airflow, capsys):
-    command = ["rewind", "visits_converter", "--from", "P1D", "--no-dry-run", "--observe", "PT20S", "--same-code"]
+def test_start_triggers_with_what_was_given_and_nothing_else(airflow, capsys):
+    command = ["start", "visits_converter", "--from", "P1D", "--observe", "PT20S", "--same-code"]
     assert main.main([*command, "--overrides", '{"max_offsets": 5}']) == 0
     conf = {"from": "P1D", "overrides": {"max_offsets": 5}, "same_code": True, "observe": "PT20S", "dry_run": False}
     assert airflow.runs == [("rewind_visits_converter", conf)]
@@ -215,15 +215,16 @@ def test_rewind_triggers_with_what_was_given_and_nothing_else(airflow, capsys):
 
 
 def test_a_bad_parameter_is_refused_before_any_run(airflow, capsys):
-    assert main.main(["rewind", "visits_converter", "--from", "yesterday"]) == 64
-    assert capsys.readouterr().err.startswith("error: from: ")
+    for command in ("plan", "start"):
+        assert main.main([command, "visits_converter", "--from", "yesterday"]) == 64
+        assert capsys.readouterr().err.startswith("error: from: ")
     assert airflow.runs == []
 
 
 @pytest.mark.parametrize("text", ["[1]", "no json"])
 def test_overrides_must_be_an_object(airflow, text):
     with pytest.raises(SystemExit) as ended:
-        main.main(["rewind", "visits_converter", "--overrides", text])
+        main.main(["start", "visits_converter", "--overrides", text])
     assert ended.value.code == 2
 
 
@@ -267,7 +268,7 @@ def test_other_answers_of_airflow_are_told(monkeypatch, capsys):
 
 
 def test_every_form_parameter_has_an_option():
-    assert trigger.HELP.keys() == trigger.PARAMETERS.keys()
+    assert {*trigger.HELP, *trigger.NEVER_ASKED} == trigger.PARAMETERS.keys()
 
 
 def test_without_settings_or_stack_the_cure_is_named(tmp_path, monkeypatch, capsys):
@@ -301,7 +302,7 @@ def test_an_error_of_several_lines_is_one_line(monkeypatch, capsys):
 
 @pytest.fixture
 def served(registry):
-    made = pointer_server.server(registry, "127.0.0.1", 0)
+    made = pointer_server.server(context.settings(), "127.0.0.1", 0)
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{made.server_address[1]}"
@@ -348,4 +349,4 @@ def test_a_registry_that_does_not_answer_is_503(tmp_path, monkeypatch):
 def test_a_taken_port_is_refused(served, registry):
     port = int(served.rpartition(":")[2])
     with pytest.raises(RefusedError, match=r"--port: 127\.0\.0\.1:"):
-        pointer_server.server(registry, "127.0.0.1", port)
+        pointer_server.server(context.settings(), "127.0.0.1", port)

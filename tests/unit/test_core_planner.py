@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rewind.core.asked_range import unexplained
+from rewind.core.differences import Difference
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.core.plan import Difference, Request, from_json
+from rewind.core.plan import Request, from_json
 from rewind.core.planner import Code, make_plan, still_holds
 from tests.fakes import CODE, PIPELINE, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
 

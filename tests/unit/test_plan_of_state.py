@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from rewind.core.differences import Difference
 from rewind.core.errors import RefusedError
-from rewind.core.plan import Difference, explain
+from rewind.core.plan import explain
 from rewind.core.planner import make_plan
 from tests import fakes
 from tests.unit.test_core_planner import CODE, NOW, PIPELINE, request

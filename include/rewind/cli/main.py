@@ -7,19 +7,22 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from rewind.cli.exit_codes import INTERRUPTED, Parser
 from rewind.core.errors import RewindError
 
 COMMANDS = (
     "rewind.cli.show",
+    "rewind.cli.generations",
     "rewind.cli.trigger",
+    "rewind.cli.answer",
     "rewind.cli.operate",
+    "rewind.cli.collect",
     "rewind.cli.pointer_server",
+    "rewind.cli.completion",
     "rewind.local.cli",
     "rewind.local.demo.cli",
 )
 """Modules with an `add_parser(subparsers)`; each command sets `func(arguments) -> exit code`."""
-
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    made = argparse.ArgumentParser(prog="rewind", description="Reprocess a streaming pipeline beside itself.")
+    made = Parser(prog="rewind", description="Reprocess a streaming pipeline beside itself.")
     subparsers = made.add_subparsers(required=True, metavar="command")
     for name in COMMANDS:
         import_module(name).add_parser(subparsers)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import getpass
 
-from rewind.cli import context
-from rewind.control import database, deaths, leases, rewinds, streams
+from rewind.cli import context, output
+from rewind.control import database, deaths, leases, rewinds, schema, streams
 from rewind.control.database import transaction
+from rewind.core.settings import Settings
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,18 +19,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ("throttle", _throttle, "limit its speed"),
         ("finish", _finish, "end the observation of a rewind now"),
     ):
-        verb = subparsers.add_parser(name, help=text)
+        verb = subparsers.add_parser(name, parents=[output.FORM], help=text)
         verb.add_argument("rewind", help="id of the rewind, as `status` shows it")
         verb.set_defaults(func=function)
         if name == "throttle":
             verb.add_argument("--rate", type=int, help="records per second; without it the limit is lifted")
     for name, text in (("run", "let a stream run; lifts a quarantine"), ("drain", "end it after its batch")):
-        verb = subparsers.add_parser(name, help=text)
+        verb = subparsers.add_parser(name, parents=[output.FORM], help=text)
         verb.add_argument("owner", help="a job id, or mirror-<topic>")
         verb.set_defaults(func=_wish, wanted={"run": streams.RUN, "drain": streams.DRAIN}[name])
-    upgrade = subparsers.add_parser("upgrade", help="bring the registry to this release's schema")
+    upgrade = subparsers.add_parser(
+        "upgrade", parents=[output.FORM], help="bring the registry to this release's schema"
+    )
     upgrade.set_defaults(func=_upgrade)
-    dead = subparsers.add_parser("declare-dead", help="say that a driver is dead, where nothing can prove it")
+    dead = subparsers.add_parser(
+        "declare-dead", parents=[output.FORM], help="say that a driver is dead, where nothing can prove it"
+    )
     dead.add_argument("owner", help="a job id, or mirror-<topic>")
     dead.add_argument("--token", type=int, help="the token that is meant; without it, who holds which is told")
     dead.add_argument("--reason", default="", help="how you know, for the history")
@@ -37,28 +42,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _pause(arguments: argparse.Namespace) -> int:
-    return _control(arguments.rewind, paused=True)
+    return _control(arguments, paused=True)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    return _control(arguments.rewind, paused=False)
+    return _control(arguments, paused=False)
 
 
-def _control(rewind: str, *, paused: bool) -> int:
+def _control(arguments: argparse.Namespace, *, paused: bool) -> int:
+    rewind = arguments.rewind
     with transaction(context.settings().registry_url) as connection:
         _, limit = rewinds.controls(connection, rewind)
         rewinds.set_controls(connection, rewind, paused=paused, records_per_second=limit)
-    print(
-        f"{rewind}: {'paused' if paused else 'goes on'}{f', at most {limit} records/s' if limit and not paused else ''}"
-    )
-    return 0
+    limited = f", at most {limit} records/s" if limit and not paused else ""
+    return _tell_controls(arguments, paused, limit, f"{'paused' if paused else 'goes on'}{limited}")
 
 
 def _throttle(arguments: argparse.Namespace) -> int:
+    rate = arguments.rate
     with transaction(context.settings().registry_url) as connection:
         paused, _ = rewinds.controls(connection, arguments.rewind)
-        rewinds.set_controls(connection, arguments.rewind, paused=paused, records_per_second=arguments.rate)
-    print(f"{arguments.rewind}: {f'at most {arguments.rate} records/s' if arguments.rate else 'no limit'}")
+        rewinds.set_controls(connection, arguments.rewind, paused=paused, records_per_second=rate)
+    return _tell_controls(arguments, paused, rate, f"at most {rate} records/s" if rate else "no limit")
+
+
+def _tell_controls(arguments: argparse.Namespace, paused: bool, rate: int | None, text: str) -> int:
+    body = {"rewind_id": arguments.rewind, "paused": paused, "records_per_second": rate}
+    output.tell(arguments, body, [f"{arguments.rewind}: {text}"])
     return 0
 
 
@@ -66,33 +76,45 @@ def _finish(arguments: argparse.Namespace) -> int:
     with transaction(context.settings().registry_url) as connection:
         rewinds.read_active(connection, arguments.rewind)
         rewinds.fix(connection, arguments.rewind, "finish_now", True)
-    print(f"{arguments.rewind}: its observation ends at the next look")
+    body = {"rewind_id": arguments.rewind, "finish_now": True}
+    output.tell(arguments, body, [f"{arguments.rewind}: its observation ends at the next look"])
     return 0
 
 
-def _upgrade(_: argparse.Namespace) -> int:
+def _upgrade(arguments: argparse.Namespace) -> int:
     database.upgrade(context.settings().registry_url)
-    print("the registry has the schema of this release")
+    output.tell(arguments, {"protocol": schema.PROTOCOL}, ["the registry has the schema of this release"])
     return 0
 
 
 def _declare_dead(arguments: argparse.Namespace) -> int:
-    settings, owner = context.settings(), arguments.owner
-    if arguments.token is None:
-        with transaction(settings.registry_url) as connection:
-            found = deaths.held(connection, owner)
-        lives = "lives, or may live" if found.holder and leases.alive(found.holder) else "is gone: nothing to declare"
-        print(f"{owner}: token {found.token} is held by {found.holder}, which {lives}")
-        print(f"if it is dead: rewind declare-dead {owner} --token {found.token} --reason '<how you know>'")
-        return 0
-    deaths.declare(settings, owner, arguments.token, getpass.getuser(), arguments.reason)
-    print(f"{owner}: the holder of token {arguments.token} is declared dead; its supervisor starts another driver")
+    settings, owner, token = context.settings(), arguments.owner, arguments.token
+    if token is None:
+        return _tell_holder(arguments, settings)
+    deaths.declare(settings, owner, token, getpass.getuser(), arguments.reason)
+    text = f"{owner}: the holder of token {token} is declared dead; its supervisor starts another driver"
+    output.tell(arguments, {"owner": owner, "token": token, "declared_dead": True}, [text])
+    return 0
+
+
+def _tell_holder(arguments: argparse.Namespace, settings: Settings) -> int:
+    owner = arguments.owner
+    with transaction(settings.registry_url) as connection:
+        found = deaths.held(connection, owner)
+    alive = found.holder is not None and leases.alive(found.holder)
+    lives = "lives, or may live" if alive else "is gone: nothing to declare"
+    lines = [
+        f"{owner}: token {found.token} is held by {found.holder}, which {lives}",
+        f"if it is dead: rewind declare-dead {owner} --token {found.token} --reason '<how you know>'",
+    ]
+    output.tell(arguments, {"owner": owner, "token": found.token, "holder": found.holder, "alive": alive}, lines)
     return 0
 
 
 def _wish(arguments: argparse.Namespace) -> int:
+    owner, wanted = arguments.owner, arguments.wanted
     with transaction(context.settings().registry_url) as connection:
-        stream = streams.needed(connection, arguments.owner)
-        streams.wish(connection, arguments.owner, stream.kind, arguments.wanted)
-    print(f"{arguments.owner}: wished to {arguments.wanted}")
+        stream = streams.needed(connection, owner)
+        streams.wish(connection, owner, stream.kind, wanted)
+    output.tell(arguments, {"owner": owner, "wish": wanted}, [f"{owner}: wished to {wanted}"])
     return 0

@@ -1,4 +1,4 @@
-"""`serve-pointer`: the live pointer as JSON over HTTP, for readers that are not Python. It only reads."""
+"""`serve-pointer`: the live pointer as JSON over HTTP, and the state as metrics for Prometheus. It only reads."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rewind.cli import context
+from rewind.control import metrics
 from rewind.control.pointer import resolve
 from rewind.core import names
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.settings import Settings
 
-PREFIX = "/pointer/"
+PREFIX, METRICS = "/pointer/", "/metrics"
 HOST, PORT = "127.0.0.1", 8765
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("serve-pointer", help=f"serve {PREFIX}<pipeline> as JSON over HTTP")
+    parser = subparsers.add_parser("serve-pointer", help=f"serve {PREFIX}<pipeline> and {METRICS} over HTTP")
     parser.add_argument("--host", default=HOST, help=f"address to listen at ({HOST})")
     parser.add_argument("--port", type=int, default=PORT, help=f"port to listen at ({PORT}); 0 takes a free one")
     parser.set_defaults(func=_serve)
 
 
-def server(registry_url: str, host: str, port: int) -> ThreadingHTTPServer:
+def server(settings: Settings, host: str, port: int) -> ThreadingHTTPServer:
     """Return a server that is bound but does not serve yet.
 
     Raises:
         RefusedError: The port is taken, or the address is not one of this host.
     """
-    handler = type("PointerHandler", (_Handler,), {"registry_url": registry_url})
+    handler = type("PointerHandler", (_Handler,), {"settings": settings})
     try:
         return ThreadingHTTPServer((host, port), handler)
     except OSError as error:
@@ -46,7 +48,7 @@ def answer(registry_url: str, path: str) -> tuple[int, Mapping[str, Any]]:
     asked = urlsplit(path).path
     try:
         if not asked.startswith(PREFIX):
-            raise RefusedError("path", f"{asked!r} is unknown", f"Ask for {PREFIX}<pipeline>")
+            raise RefusedError("path", f"{asked!r} is unknown", f"Ask for {PREFIX}<pipeline> or {METRICS}")
         name = names.checked(unquote(asked.removeprefix(PREFIX)), "pipeline")
         return 200, resolve(name, registry_url).to_json()
     except RefusedError as error:
@@ -56,16 +58,22 @@ def answer(registry_url: str, path: str) -> tuple[int, Mapping[str, Any]]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    registry_url = ""
+    settings: Settings
     server_version = "rewind"
     sys_version = ""
 
     def do_GET(self) -> None:
         """Answer one request."""
-        status, body = answer(self.registry_url, self.path)
-        content = json.dumps(body).encode()
+        if urlsplit(self.path).path == METRICS:
+            text = metrics.read(self.settings, context.broker(self.settings))
+            self._send(200, text.encode(), metrics.CONTENT_TYPE)
+            return
+        status, body = answer(self.settings.registry_url, self.path)
+        self._send(status, json.dumps(body).encode(), "application/json")
+
+    def _send(self, status: int, content: bytes, kind: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         # A pointer that a cache keeps would send readers to a topic that is about to be deleted.
         self.send_header("Cache-Control", "no-store")
@@ -77,7 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    with server(context.settings().registry_url, arguments.host, arguments.port) as made:
-        print(f"serving http://{made.server_address[0]!s}:{made.server_address[1]}{PREFIX}<pipeline>", flush=True)
+    with server(context.settings(), arguments.host, arguments.port) as made:
+        address = f"http://{made.server_address[0]!s}:{made.server_address[1]}"
+        print(f"serving {address}{PREFIX}<pipeline> and {address}{METRICS}", flush=True)
         made.serve_forever()
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from rewind.control.status import PipelineView, Status
@@ -16,9 +16,13 @@ from rewind.control.status_drivers import Driver
 from rewind.control.status_jobs import Job, Mirror
 from rewind.control.status_rewinds import Backfill, RewindView
 from rewind.control.status_steps import StepView
+from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
+from rewind.core.plan import Plan
 
 UNKNOWN = "?"
+SAMPLE = 5
+"""Differences that are shown beside the counts."""
 COLOURS = {
     "live": "green",
     "alive": "green",
@@ -141,6 +145,16 @@ def backfill_line(backfill: Backfill) -> RenderableType:
     text = f"{backfill.chunks_done}/{backfill.chunks} chunks, {count(backfill.records_done)} records"
     line.add_row("    backfill", bar, f"{text}, {count(backfill.rate)}/s{left}{limit}{state}")
     return line
+
+
+def verdict_parts(plan: Plan, verdict: Verdict) -> list[RenderableType]:
+    """Return what a person decides about: what was compared, and what came out, class by class."""
+    table = Table("class", Column("rows", justify="right"), box=None)
+    for name, number in verdict.counts.items():
+        table.add_row(name, count(number))
+    head = Text.assemble("verdict ", coloured(verdict.verdict), f"  {verdict.reason}")
+    what = f"{plan.job_id} against {plan.live_job_id}, from {position(verdict.floor)} up to {position(verdict.ceiling)}"
+    return [head, Text(what), table, *(Text(f"differs {row}") for row in verdict.sample[:SAMPLE])]
 
 
 def counts(found: Mapping[str, int]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 
-from rewind.cli import context, render
+from rewind.cli import context, output, render
 from rewind.control import rewinds, status
 from rewind.control.pointer import resolve
 from rewind.control.snapshot import snapshot
@@ -22,20 +20,21 @@ UNREADABLE = 75
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands that only show."""
-    shown = subparsers.add_parser("status", help="pipelines, generations, positions, rewinds, garbage")
+    shown = subparsers.add_parser(
+        "status", parents=[output.FORM], help="pipelines, generations, positions, rewinds, garbage"
+    )
     shown.add_argument("--watch", action="store_true", help="go on until interrupted")
-    shown.add_argument("--json", action="store_true", help="as JSON")
     shown.set_defaults(func=_status)
-    resolved = subparsers.add_parser("resolve", help="which job of a pipeline is live, and where it writes")
+    resolved = subparsers.add_parser(
+        "resolve", parents=[output.FORM], help="which job of a pipeline is live, and where it writes"
+    )
     resolved.add_argument("pipeline")
-    resolved.add_argument("--json", action="store_true", help="as JSON")
     resolved.set_defaults(func=_resolve)
     plans = subparsers.add_parser("plans", help="plans that dry runs made").add_subparsers(
         required=True, metavar="show"
     )
-    one = plans.add_parser("show", help="print one plan")
+    one = plans.add_parser("show", parents=[output.FORM], help="print one plan")
     one.add_argument("id")
-    one.add_argument("--json", action="store_true", help="as JSON")
     one.set_defaults(func=_plan)
 
 
@@ -44,10 +43,7 @@ def _status(arguments: argparse.Namespace) -> int:
         return _watch()
     settings = context.settings()
     found = status.read(settings, context.broker(settings))
-    if arguments.json:
-        _print_json(found.to_json())
-    else:
-        Console().print(render.page(found))
+    output.show(arguments, found, render.page(found))
     return 0 if found.registry_read else UNREADABLE
 
 
@@ -61,20 +57,12 @@ def _watch() -> int:
 
 def _resolve(arguments: argparse.Namespace) -> int:
     found = resolve(arguments.pipeline, context.settings().registry_url).to_json()
-    if arguments.json:
-        _print_json(found)
-    else:
-        for name, value in found.items():
-            print(f"{name:<18} {value}")
+    output.tell(arguments, found, (f"{name:<18} {value}" for name, value in found.items()))
     return 0
 
 
 def _plan(arguments: argparse.Namespace) -> int:
     with snapshot(context.settings().registry_url) as connection:
         found = rewinds.read_plan(connection, arguments.id)
-    print(found.to_json() if arguments.json else "\n".join(plan.explain(found)))
+    output.tell(arguments, found, plan.explain(found))
     return 0
-
-
-def _print_json(body: dict[str, Any]) -> None:
-    print(json.dumps(body, indent=2, sort_keys=False))

@@ -1,16 +1,17 @@
-"""`deploy`, `rewind`, `rollback`, `consumers` and `abort`: runs of the DAGs, started over Airflow's REST API."""
+"""`deploy`, `plan`, `start`, `rollback`, `consumers` and `abort`: runs of the DAGs, started over Airflow's REST API."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rewind.cli import context
+from rewind.cli import context, output, planning
 from rewind.control import requests, rewinds
 from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
 from rewind.control.snapshot import snapshot
+from rewind.core import plan as plans
 from rewind.core.errors import RefusedError
 
 MOVES_HELP = {
@@ -32,9 +33,10 @@ HELP = {
     "compare_every": "pause between two comparisons meanwhile; by default pauses that grow",
     "grace": "how long the old generation is kept for a rollback",
     "repair_into": "where a repair's rows go",
-    "dry_run": "only plan; --no-dry-run carries the plan out",
-    "apply_plan": "id of the plan to carry out",
+    "apply_plan": "id of the plan to carry out, as `plan` told it",
 }
+NEVER_ASKED = ("dry_run",)
+"""Parameters of a rewind that the command itself gives: `plan` is a dry run, `start` is none."""
 ROLLBACK_HELP = {
     **MOVES_HELP,
     "to": "the job to go back to; by default the one that stands by",
@@ -51,36 +53,48 @@ CONSUMERS_HELP = {
 }
 
 
+START = {name: schema for name, schema in PARAMETERS.items() if name not in NEVER_ASKED}
+PLAN = {name: schema for name, schema in START.items() if name != "apply_plan"}
+DEPLOY_FORMS = "earliest, latest, group:<consumer group> or checkpoint:<folder>"
+ONLY_TELLS = "tells only, unless --no-dry-run is given"
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands that start DAG runs."""
-    deploy = subparsers.add_parser("deploy", help="make the first generation of a pipeline")
+    deploy = subparsers.add_parser("deploy", parents=[output.FORM], help="make the first generation of a pipeline")
     deploy.add_argument("pipeline")
     deploy.add_argument("--from", dest="start", default="earliest", help=DEPLOY_FORMS)
     deploy.set_defaults(func=_deploy)
-    rewind = subparsers.add_parser("rewind", help="rewind a pipeline; plans only, unless --no-dry-run is given")
-    rewind.add_argument("pipeline")
-    for name in PARAMETERS:
-        _add_option(rewind, name, PARAMETERS, HELP)
-    rewind.set_defaults(func=_rewind)
-    back = subparsers.add_parser(
-        "rollback", help="make the standby live again; tells only, unless --no-dry-run is given"
+    plan = _form(subparsers, "plan", "plan a rewind and show the plan; changes nothing", PLAN, HELP)
+    plan.add_argument(
+        "--wait", action=argparse.BooleanOptionalAction, default=True, help="wait for the plan; --no-wait only asks"
     )
-    back.add_argument("pipeline")
-    for name in ROLLBACK:
-        _add_option(back, name, ROLLBACK, ROLLBACK_HELP)
+    plan.set_defaults(func=_plan)
+    _form(subparsers, "start", "rewind a pipeline, or carry out a plan", START, HELP).set_defaults(func=_start)
+    back = _form(subparsers, "rollback", f"make the standby live again; {ONLY_TELLS}", ROLLBACK, ROLLBACK_HELP)
     back.set_defaults(func=_rollback)
-    move = subparsers.add_parser("consumers", help="move consumer groups to another output; tells only, unless told")
-    move.add_argument("pipeline")
-    for name in CONSUMERS:
-        _add_option(move, name, CONSUMERS, CONSUMERS_HELP)
+    move = _form(subparsers, "consumers", f"move groups to another output; {ONLY_TELLS}", CONSUMERS, CONSUMERS_HELP)
     move.set_defaults(func=_consumers)
-    abort = subparsers.add_parser("abort", help="abort an active rewind and collect what it made")
+    abort = subparsers.add_parser(
+        "abort", parents=[output.FORM], help="abort an active rewind and collect what it made"
+    )
     abort.add_argument("rewind", help="id of the rewind, as `status` shows it")
     abort.add_argument("--reason", default="", help="why, for the history")
     abort.set_defaults(func=_abort)
 
 
-DEPLOY_FORMS = "earliest, latest, group:<consumer group> or checkpoint:<folder>"
+def _form(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    schemas: Mapping[str, Mapping[str, Any]],
+    words: Mapping[str, str],
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, parents=[output.FORM], help=text)
+    parser.add_argument("pipeline")
+    for parameter in schemas:
+        _add_option(parser, parameter, schemas, words)
+    return parser
 
 
 def _add_option(
@@ -111,52 +125,72 @@ def _given(arguments: argparse.Namespace, schemas: Mapping[str, Mapping[str, Any
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _rewind(arguments: argparse.Namespace) -> int:
-    conf = _given(arguments, PARAMETERS)
+def _plan(arguments: argparse.Namespace) -> int:
+    conf = {**_given(arguments, PLAN), "dry_run": True}
     requests.parse(arguments.pipeline, conf)
     dag_id = f"rewind_{arguments.pipeline}"
-    run_id = _trigger(dag_id, conf)
-    print(f"rewind {requests.rewind_id(dag_id, run_id)}")
+    if not arguments.wait:
+        return tell_started(arguments, dag_id, conf, rewind=requests.rewind_id)
+    run_id = _started(dag_id, conf)
+    made = planning.awaited(context.airflow_api(), context.settings().registry_url, dag_id, run_id)
+    output.tell(arguments, made, plans.explain(made))
     return 0
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    conf = {**_given(arguments, START), "dry_run": False}
+    requests.parse(arguments.pipeline, conf)
+    return tell_started(arguments, f"rewind_{arguments.pipeline}", conf, rewind=requests.rewind_id)
 
 
 def _rollback(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, ROLLBACK)
     requests.checked(conf, ROLLBACK)
-    dag_id = f"rollback_{arguments.pipeline}"
-    print(f"rollback {requests.rollback_id(dag_id, _trigger(dag_id, conf))}")
-    return 0
+    return tell_started(arguments, f"rollback_{arguments.pipeline}", conf, rollback=requests.rollback_id)
 
 
 def _consumers(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, CONSUMERS)
     requests.checked(conf, CONSUMERS)
-    dag_id = f"consumers_{arguments.pipeline}"
-    print(f"moves {requests.move_id(dag_id, _trigger(dag_id, conf))}")
-    return 0
+    return tell_started(arguments, f"consumers_{arguments.pipeline}", conf, moves=requests.move_id)
 
 
 def _deploy(arguments: argparse.Namespace) -> int:
-    _trigger(f"deploy_{arguments.pipeline}", {"from": arguments.start})
-    return 0
+    return tell_started(arguments, f"deploy_{arguments.pipeline}", {"from": arguments.start})
 
 
 def _abort(arguments: argparse.Namespace) -> int:
     with snapshot(context.settings().registry_url) as connection:
         found, _ = rewinds.read_active(connection, arguments.rewind)
-    _trigger(f"abort_{found.pipeline}", {"rewind_id": found.id, "reason": arguments.reason})
+    conf = {"rewind_id": found.id, "reason": arguments.reason}
+    return tell_started(arguments, f"abort_{found.pipeline}", conf)
+
+
+def tell_started(
+    arguments: argparse.Namespace, dag_id: str, conf: Mapping[str, Any], **ids: Callable[[str, str], str]
+) -> int:
+    """Start a run of a DAG and tell its id, and what else is called after it; return the exit code.
+
+    Args:
+        arguments: Whether to answer as JSON.
+        dag_id: The DAG.
+        conf: Parameters of its form.
+        ids: By what it is, a function that gives the id of what the run does.
+    """
+    run_id = _started(dag_id, conf)
+    named = {what: of(dag_id, run_id) for what, of in ids.items()}
+    lines = [f"{dag_id}: run {run_id}", *(f"{what} {name}" for what, name in named.items())]
+    output.tell(arguments, {"dag_id": dag_id, "run_id": run_id, **named}, lines)
     return 0
 
 
-def _trigger(dag_id: str, conf: Mapping[str, Any]) -> str:
+def _started(dag_id: str, conf: Mapping[str, Any]) -> str:
     from rewind.local.airflow_api import AirflowApiError
 
     try:
-        run_id = str(context.airflow_api().trigger(dag_id, conf)["dag_run_id"])
+        return str(context.airflow_api().trigger(dag_id, conf)["dag_run_id"])
     except AirflowApiError as refused:
         if refused.status == 404:
             cure = "Add its folder, or wait until Airflow has parsed it; `python -m rewind status` shows what is broken"
             raise RefusedError("pipeline", f"Airflow has no DAG {dag_id}", cure) from refused
         raise
-    print(f"{dag_id}: run {run_id}")
-    return run_id

@@ -124,6 +124,16 @@ def verified(folder: Path, expected: str) -> Bundle:
     return Bundle(folder, expected, listed)
 
 
+def text(made: Bundle, name: str) -> str:
+    """Return one file of a bundle as text; empty when it has none of that name."""
+    if name not in made.files:
+        return ""
+    if name.startswith("main/"):
+        return (made.folder / name).read_text()
+    with zipfile.ZipFile(made.zip) as packed:
+        return packed.read(name).decode()
+
+
 def _packed(content: bytes) -> dict[str, str]:
     with zipfile.ZipFile(io.BytesIO(content)) as packed:
         return {i.filename: _hash(packed.read(i)) for i in packed.infolist() if not i.is_dir()}

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from rewind.control import manifest
+from rewind.control import manifest, rewinds
 from rewind.control.collect import COLLECTABLE
 from rewind.control.status_jobs import Job
 from rewind.core import lifecycle
@@ -35,21 +35,28 @@ class Garbage:
 
 def garbage_of(connection: Connection, jobs: Sequence[Job], now: datetime) -> tuple[Garbage, ...]:
     """Return what is left of standbys and ended jobs, with when it may go."""
-    found = (_garbage(connection, job, now) for job in jobs if job.state in (lifecycle.STANDBY, *COLLECTABLE))
+    watched = rewinds.watched_standbys(connection)
+    found = (
+        _garbage(connection, job, job.job_id in watched, now)
+        for job in jobs
+        if job.state in (lifecycle.STANDBY, *COLLECTABLE)
+    )
     return tuple(garbage for garbage in found if garbage.things)
 
 
-def _garbage(connection: Connection, job: Job, now: datetime) -> Garbage:
+def _garbage(connection: Connection, job: Job, watched: bool, now: datetime) -> Garbage:
     entries = manifest.read(connection, job.job_id)
     things = tuple((e.kind, e.name) for e in entries if e.state != manifest.DELETED)
     due_at = job.grace_until if job.state == lifecycle.STANDBY else None
-    return Garbage(job.job_id, job.state, due_at, things, _why_kept(job, now))
+    return Garbage(job.job_id, job.state, due_at, things, _why_kept(job, watched, now))
 
 
-def _why_kept(job: Job, now: datetime) -> str:
+def _why_kept(job: Job, watched: bool, now: datetime) -> str:
     running = {"alive": "runs", "draining": "drains", "starting": "is starting", "orphan": "is an orphan"}
     if job.state == lifecycle.STANDBY and job.grace_until is not None and job.grace_until > now:
         return f"kept for a rollback until {job.grace_until:%Y-%m-%d %H:%M:%S}Z"
+    if job.state == lifecycle.STANDBY and watched:
+        return "kept until the rewind that replaced it has ended"
     if job.driver.state in running:
         return f"its driver {running[job.driver.state]}"
     return "due: the next run of collect_garbage takes it"

@@ -95,7 +95,7 @@ def answer(connection: Connection, rewind_id: str, given: str, person: str, reas
     if verdict is None:
         raise RefusedError("rewind_id", f"{rewind_id} has no verdict", "Run validate first")
     if given == "approve":
-        _check_approvable(verdict, person, reason)
+        check_approvable(verdict, person, reason)
     before = approval(connection, rewind_id)
     if before is not None and before.answer != given:
         raise RefusedError(
@@ -137,7 +137,12 @@ def approved(connection: Connection, rewind_id: str) -> Verdict:
     return verdict
 
 
-def _check_approvable(verdict: Verdict, person: str, reason: str) -> None:
+def check_approvable(verdict: Verdict, person: str, reason: str) -> None:
+    """Check that a verdict may be approved.
+
+    Raises:
+        RefusedError: It is an error, or it failed and no person or reason is given.
+    """
     if verdict.verdict == lifecycle.ERROR:
         raise RefusedError(
             "answer", f"the verdict is an error ({verdict.reason})", "Mend the cause and run validate again"

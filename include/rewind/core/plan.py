@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from rewind.core.differences import Difference
 from rewind.core.offsets import OffsetRange, Ranges, Vector, to_spark_json, total
 from rewind.core.times import format_instant
 
@@ -55,21 +56,6 @@ class Request:
     replay_from: str = "earliest"
     on_difference: str = "tell"
     compare_every_seconds: int = 0
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One thing in which the candidate differs from live: a setting or a file.
-
-    Attributes:
-        what: Name of the setting, or path of the file within the bundle.
-        live: Live's value, or a short hash of its file; empty when live has none.
-        candidate: The candidate's.
-    """
-
-    what: str
-    live: str
-    candidate: str
 
 
 @dataclass(frozen=True)

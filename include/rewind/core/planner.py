@@ -9,10 +9,11 @@ from datetime import datetime
 
 from rewind.core import asked_range, consumers, names, preflight, warm_up, windows
 from rewind.core.asked_range import Sight
+from rewind.core.differences import Difference, Version, differences
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
 from rewind.core.pipeline import Pipeline, thaw
-from rewind.core.plan import RELEASE, REPAIR, REWIND, Difference, Plan, Request, sealed
+from rewind.core.plan import RELEASE, REPAIR, REWIND, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
 
 RECORDS_PER_SECOND = 10_000
@@ -74,8 +75,9 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
         end = asked_range.resolve(request.end, "to", sight) if kind == REPAIR else dict(topic.latest)
     asked_range.check(kind, start, end, sight)
     accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
-    differences = _differences(live, pipeline, code)
-    _refuse_same(request, kind, differences, live)
+    candidate = Version(pipeline.frozen(), code.state, code.files)
+    found = differences(_version(live, code), candidate)
+    _refuse_same(request, kind, found, live)
     _refuse_other_kind(pipeline, live)
     _refuse_readers(request, pipeline, live)
     job = _job_id(kind, request.pipeline, world)
@@ -97,7 +99,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
         bytes=size,
         chunks=math.ceil(records / pipeline.chunk_records),
         estimate_seconds=estimate,
-        differences=tuple(differences),
+        differences=tuple(found),
         config=pipeline.frozen(),
         bundle=code.bundle,
         output_schema=code.output_schema,
@@ -213,25 +215,12 @@ def _mirror(topic: Topic, world: World) -> MirrorState | None:
     return state if state is not None and state.topic_id == topic.id else None
 
 
-def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Difference]:
-    # A setting that live's release did not know yet had its default.
-    old, new = thaw(live.frozen["config"]).frozen(), pipeline.frozen()
-    settings = [
-        Difference(key, str(old.get(key, "")), str(value)) for key, value in new.items() if old.get(key) != value
-    ]
-    paths: Sequence[str] = sorted(code.files.keys() | code.live_files.keys())
-    files = [
-        Difference(path, code.live_files.get(path, "")[:12], code.files.get(path, "")[:12])
-        for path in paths
-        if code.live_files.get(path) != code.files.get(path)
-    ]
-    kept = tuple(live.frozen.get("state", ()))
-    state = [Difference("state", "; ".join(kept), "; ".join(code.state))] if kept != code.state else []
-    return settings + state + files
+def _version(live: Generation, code: Code) -> Version:
+    return Version(live.frozen["config"], tuple(live.frozen.get("state", ())), code.live_files)
 
 
-def _refuse_same(request: Request, kind: str, differences: list[Difference], live: Generation) -> None:
-    if not differences and not request.same_code and kind != REPAIR:
+def _refuse_same(request: Request, kind: str, found: list[Difference], live: Generation) -> None:
+    if not found and not request.same_code and kind != REPAIR:
         cure = "Change the pipeline first, or set same_code to rewind with the code of live"
         raise RefusedError("same_code", f"nothing differs from {live.job_id}", cure)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from rewind.cli import output
 from rewind.core.errors import RefusedError
 from rewind.local import stack
 
@@ -20,9 +22,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the command `stack` and its four verbs; each sets `func(args) -> exit code`."""
     parser = subparsers.add_parser("stack", help="the local stack: a broker and Airflow")
     verbs = parser.add_subparsers(required=True, metavar="up|down|status|logs")
-    verbs.add_parser("up", help="start what does not run").set_defaults(func=_up)
-    verbs.add_parser("down", help="stop everything").set_defaults(func=_down)
-    verbs.add_parser("status", help="show the processes").set_defaults(func=_status)
+    for name, function, text in (
+        ("up", _up, "start what does not run"),
+        ("down", _down, "stop everything"),
+        ("status", _status, "show the processes; exit code 3 when one does not run"),
+    ):
+        verbs.add_parser(name, parents=[output.FORM], help=text).set_defaults(func=function)
     logs = verbs.add_parser("logs", help="show the log of one process")
     logs.add_argument("name", nargs="?", default="scheduler", help=", ".join(stack.NAMES))
     logs.add_argument("-f", "--follow", action="store_true", help="go on until interrupted")
@@ -35,14 +40,13 @@ def home() -> Path:
     return Path(os.environ.get("REWIND_HOME") or stack.PROJECT / ".rewind").resolve()
 
 
-def _up(_: argparse.Namespace) -> int:
-    console = Console()
-    with console.status("Starting the broker and Airflow"):
+def _up(arguments: argparse.Namespace) -> int:
+    with Console(stderr=True).status("Starting the broker and Airflow"):
         running = stack.up(home())
-        errors = running.api().import_errors()
-    console.print(summary(running))
-    for failed in errors:
-        console.print(f"[red]cannot be imported:[/] {failed['filename']}: {_last_line(failed)}")
+        errors = {failed["filename"]: _last_line(failed) for failed in running.api().import_errors()}
+    broken = [Text.assemble(("cannot be imported: ", "red"), f"{name}: {line}") for name, line in errors.items()]
+    body = {"airflow": running.airflow_url, "kafka": running.broker.bootstrap, "cannot_be_imported": errors}
+    output.show(arguments, body, summary(running), *broken)
     return 0
 
 
@@ -60,20 +64,19 @@ def summary(running: stack.Stack) -> Table:
     return table
 
 
-def _down(_: argparse.Namespace) -> int:
-    console = Console()
-    with console.status("Stopping Airflow, the streams and the broker"):
+def _down(arguments: argparse.Namespace) -> int:
+    with Console(stderr=True).status("Stopping Airflow, the streams and the broker"):
         stack.down(home())
-    console.print("The stack is down; its data stays in", str(home()))
+    output.tell(arguments, {"down": True, "home": home()}, [f"The stack is down; its data stays in {home()}"])
     return 0
 
 
-def _status(_: argparse.Namespace) -> int:
+def _status(arguments: argparse.Namespace) -> int:
     members = stack.status(home())
     table = Table("process", "state", "pid", "log")
     for member in members:
         table.add_row(member.name, member.state, str(member.pid or ""), str(member.log))
-    Console().print(table)
+    output.show(arguments, members, table)
     return 0 if all(member.pid for member in members) else 3
 
 
