@@ -29,7 +29,7 @@ def version(epoch: int, batch: int, repair: int = 0) -> str:
 
 
 def epoch_text(epoch: int) -> str:
-    """Return the first `EPOCH_WIDTH` characters of the versions of an epoch."""
+    """Return the first `EPOCH_WIDTH` characters of the versions of an epoch: none of them is lower as text."""
     return f"{epoch:0{EPOCH_WIDTH}d}"
 
 
