@@ -8,14 +8,28 @@ from datetime import timedelta
 import pytest
 
 import rewind
-from rewind.control import collect, generations, leases, publications, shared_outputs, streams
+from rewind.control import (
+    announce,
+    collect,
+    generations,
+    leases,
+    progress,
+    publications,
+    publishing,
+    rewinds,
+    schema,
+    shared_outputs,
+    streams,
+)
 from rewind.control.broker import Broker
-from rewind.control.database import transaction
+from rewind.control.database import now, transaction
 from rewind.control.publications import Counts
 from rewind.core import lifecycle, names, sharing
 from rewind.core.errors import LeaseLostError, RefusedError, RetryError
 from rewind.core.plan import explain
-from tests.fakes import PIPELINE, generation, installation, plan
+from rewind.core.world import Batch
+from rewind.steps import abort, rollback, share
+from tests.fakes import PIPELINE, FakeBroker, generation, installation, plan, topic
 
 NAME, OLD, NEW = PIPELINE.name, f"{PIPELINE.name}-g1", f"{PIPELINE.name}-g2"
 SHARED = replace(PIPELINE, stateful=True, output_key=("a",), shared=True)
@@ -162,7 +176,125 @@ def test_after_the_switch_the_new_job_publishes_at_an_epoch_of_its_own(registry)
     assert (begun.epoch, begun.batch) == (2, None)
 
 
+# --- the pointer moves
+
+
+@pytest.fixture
+def switched(settings, registry, monkeypatch):
+    """The same after a cut-over to g2, at offset 10 like g1, which stands by; g2 has published at epoch 2."""
+    begun = publications.begin(registry, NAME, OLD, 1, 7)
+    publications.record(registry, begun, 1, 7, {}, {}, Counts(written=3))
+    generations.switch(registry, NAME, OLD, NEW, 1, HOUR)
+    for job in (OLD, NEW):
+        progress.record(registry, job, 1, Batch(10, {0: 0, 1: 0}, {0: 10, 1: 10}, 10, now()))
+    begun = publications.begin(registry, NAME, NEW, 1, 10)
+    publications.record(registry, begun, 1, 10, {}, {}, Counts(written=3))
+    registry.commit()
+    monkeypatch.setattr(announce, "publish", lambda settings, pipeline, epoch: None)
+    monkeypatch.setattr(publishing, "STOP_SECONDS", 0.0)
+    monkeypatch.setattr(publishing, "MERGE_SECONDS", 0.0)
+
+
+def roll_back(settings):
+    rollback.run(settings, "rb-1", NAME, {"dry_run": False, "reason": "wrong"})
+
+
+def publication(settings, epoch):
+    with transaction(settings.registry_url) as connection:
+        return publications.find(connection, NAME, epoch)
+
+
+def driver(settings, job, through):
+    """Ask once, as a job's driver does, and publish if it may; return whether it did."""
+    with transaction(settings.registry_url) as connection:
+        begun = publications.begin(connection, NAME, job, 1, through)
+        if begun is not None:
+            publications.record(connection, begun, 1, through, {}, {}, Counts(written=2, vanished=1))
+    return begun is not None
+
+
+def test_a_rollback_does_not_move_the_pointer_while_live_may_publish(settings, switched):
+    with pytest.raises(RetryError, match=f"{NEW} has not stopped publishing yet"):
+        roll_back(settings)
+    assert publication(settings, 2).held_by is None
+    assert driver(settings, NEW, 11)
+    assert rewind.resolve(NAME, settings.registry_url).epoch == 2
+
+
+def test_a_rollback_is_done_once_the_standby_has_merged(settings, switched, monkeypatch):
+    # The driver of the live job is dead: it needs no answer.
+    with transaction(settings.registry_url) as connection:
+        leases.give_back(connection, NEW, 1)
+    with pytest.raises(RetryError, match=f"{OLD} has not merged into the shared output yet"):
+        roll_back(settings)
+    assert (rewind.resolve(NAME, settings.registry_url).job_id, driver(settings, OLD, 12)) == (OLD, True)
+    roll_back(settings)
+    with transaction(settings.registry_url) as connection:
+        (*_, step) = rewinds.steps_of(connection, "rb-1")
+    assert step.evidence["published"] == {
+        "epoch": 3,
+        "batch": 12,
+        "written": 2,
+        "repeated": 0,
+        "stale": 0,
+        "vanished": 1,
+    }
+
+
+def test_the_compare_and_set_itself_looks_whether_publishing_has_stopped(settings, switched, monkeypatch):
+    with transaction(settings.registry_url) as connection:
+        leases.give_back(connection, NEW, 1)
+
+    def released_meanwhile(*_):
+        with transaction(settings.registry_url) as connection:
+            publications.release(connection, NAME, "rb-1")
+
+    monkeypatch.setattr(rollback, "_await_standby", released_meanwhile)
+    with pytest.raises(RetryError, match="is not held for rb-1"):
+        roll_back(settings)
+    assert rewind.resolve(NAME, settings.registry_url).epoch == 2
+
+
+def test_an_abort_lets_live_go_on(settings, registry):
+    rewinds.open_rewind(registry, "rw-1", plan())
+    publications.hold(registry, NAME, 1, OLD, "rw-1")
+    registry.commit()
+    assert not driver(settings, OLD, 3)
+    with transaction(settings.registry_url) as connection:
+        streams.wish(connection, NEW, streams.GENERATION, streams.DRAIN)
+        leases.give_back(connection, NEW, 1)
+        connection.execute(schema.streams.delete().where(schema.streams.c.owner == NEW))
+    abort.run(settings, "rw-1", "second thoughts")
+    assert driver(settings, OLD, 3)
+
+
 # --- where it is
+
+
+def test_a_name_that_is_taken_is_refused_unless_it_is_the_pipelines_own(settings, registry, monkeypatch):
+    registry.commit()
+    monkeypatch.setattr(Broker, "topics", lambda self: [OUTPUT])
+    with pytest.raises(RefusedError, match=f"{OUTPUT} exists already"):
+        share.refuse_leftover(settings, SHARED)
+    with transaction(settings.registry_url) as connection:
+        shared_outputs.name(connection, NAME, "topic", OUTPUT)
+    share.refuse_leftover(settings, SHARED)
+    with pytest.raises(RefusedError, match=f"{OUTPUT} exists already"):
+        share.refuse_leftover(settings, replace(SHARED, name="other"))
+
+
+def test_it_is_made_once(settings, registry, monkeypatch):
+    registry.commit()
+    broker = FakeBroker()
+    monkeypatch.setattr(share, "Broker", lambda settings: broker)
+    for _ in range(2):
+        share.make(settings, generation(SHARED), SHARED, topic({0: 0, 1: 0}, {0: 5, 1: 5}))
+    made = broker.topic(OUTPUT)
+    assert (made.config["cleanup.policy"], list(made.latest)) == ("compact", [0, 1])
+    del broker.described[OUTPUT]
+    # What was published into it is lost: to make it anew would hide that.
+    share.make(settings, generation(SHARED), SHARED, topic({0: 0, 1: 0}, {0: 5, 1: 5}))
+    assert broker.topic(OUTPUT) is None
 
 
 def test_readers_find_it_whichever_job_is_live(settings, registry):
