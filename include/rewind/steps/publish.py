@@ -95,8 +95,10 @@ class Publisher:
         if begun is None:
             return
         made = staging.read(self._spark, self._settings, self._generation, self._pipeline, begun, through)
-        counts = self._merged(begun, made, through)
-        made.close()
+        try:
+            counts = self._merged(begun, made, through)
+        finally:
+            made.close()
         place = self._target.place()
         with side_effect("publication.record"), transaction(self._settings.registry_url) as connection:
             publications.record(connection, begun, token, through, made.unread, place, counts)
