@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import rewind
+from rewind.adapters import kafka
 from rewind.adapters.shared_topic import SharedTopic
-from rewind.control import generations, publications, rewinds, tables
+from rewind.control import generations, leases, publications, rewinds, tables
 from rewind.control.broker import Broker
 from rewind.control.publications import Counts
-from rewind.core import coordinates
+from rewind.core import coordinates, lifecycle
 from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind.steps import share
+from rewind.steps.publish import Publisher
 from rewind.transforms import merging
-from tests import histories
+from tests import fakes, histories
 from tests.histories import Write
 from tests.integration.test_stateful import produce, visits
 from tests.workshop import Workshop, wait_for
@@ -104,7 +111,12 @@ def rows(spark: SparkSession, writes: list[Write]) -> DataFrame:
     frame = spark.createDataFrame(
         [(w.key, w.version, w.value) for w in writes], "k string, version string, said string"
     )
-    told = {coordinates.JOB: F.lit("out-g1"), coordinates.TOKEN: F.lit("1"), coordinates.VERSION: F.col("version")}
+    told = {
+        coordinates.JOB: F.lit("out-g1"),
+        coordinates.TOKEN: F.lit("1"),
+        coordinates.VERSION: F.col("version"),
+        coordinates.SPAN: F.lit(f"{fakes.TOPIC_ID}:0:5-5"),
+    }
     headers = [F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in told.items()]
     return frame.repartition(2).select(
         F.col("k").cast("binary").alias("key"),
@@ -157,6 +169,58 @@ def test_what_was_written_meanwhile_is_known_from_where_the_topic_ended(
     assert topic.merge(rows(spark, [Write("a", "1-2", "y"), Write("b", "1-2", "y")]), since) == Counts(1, 1)
     versions = [(record.key, record.headers[coordinates.VERSION]) for record in shop.read("drawn_since-shared")]
     assert sorted(versions) == [(b"a", "1-1"), (b"a", "1-2"), (b"b", "1-1"), (b"b", "1-2")]
+
+
+def test_what_a_job_writes_meanwhile_is_published_with_its_next_batch(
+    workshop: Callable[..., Workshop], spark: SparkSession
+) -> None:
+    shop = workshop("staged_topic", 1)
+    settings, declared = shop.settings, replace(fakes.PIPELINE, name="staged_topic", output_topic="staged_topic-out")
+    pipeline = replace(declared, stateful=True, result_starts="at", shared=True, vanished="tombstone")
+    source = Broker(settings).topic(shop.topic)
+    assert source is not None
+    jobs = []
+    for number in (1, 2):
+        job = fakes.generation(pipeline, number, state=lifecycle.CANDIDATE, start={0: 5})
+        jobs.append(replace(job, frozen={**job.frozen, "epoch": number, "trusted_from": None}))
+        with shop.registry() as connection:
+            generations.create(connection, jobs[-1], None if number == 1 else "rw-1")
+            leases.take(connection, job.job_id, leases.this_driver())
+        Broker(settings).create_topic(job.output_topic, source, 2, cleanup="delete")
+    with shop.registry() as connection:
+        generations.set_first(connection, jobs[0].job_id)
+    share.make(settings, jobs[0], pipeline, source)
+    guard: Any = SimpleNamespace(token=1)
+
+    def write(job: Generation, batch: int, *keys: str) -> None:
+        version = coordinates.version(job.frozen["epoch"], batch)
+        made = rows(spark, [Write(key, version, f"{batch}") for key in keys]).withColumnRenamed("content", "value")
+        kafka.write(made.withColumn("topic", F.lit(job.output_topic)).drop("version"), settings, {})
+
+    def shared() -> dict[str, str]:
+        held = last_records(shop, "staged_topic-out-shared").values()
+        return {w.key: f"{w.value}@{int(w.version[:10])}-{int(w.version[11:])}" for w in held}
+
+    old, new = (Publisher(spark, settings, job, pipeline, guard) for job in jobs)
+    write(jobs[0], 0, "a", "gone")
+    write(jobs[0], 1, "b")
+    old.publish(0)
+    assert shared() == {"a": "0@1-0", "gone": "0@1-0"}
+    write(jobs[0], 1, "a", "c")
+    old.publish(1)
+    assert shared() == {"a": "1@1-1", "b": "1@1-1", "c": "1@1-1", "gone": "0@1-0"}
+    write(jobs[1], 0, "a", "b", "c")
+    with shop.registry() as connection:
+        generations.switch(connection, "staged_topic", jobs[0].job_id, jobs[1].job_id, 1, timedelta(hours=1))
+    old.publish(2)
+    new.publish(0)
+    assert shared() == {"a": "0@2-0", "b": "0@2-0", "c": "0@2-0", "gone": "None@2-0"}
+    with shop.registry() as connection:
+        found = [publications.find(connection, "staged_topic", epoch) for epoch in (1, 2)]
+    assert [publication and publication.counts for publication in found] == [
+        Counts(written=5),
+        Counts(written=4, vanished=1),
+    ]
 
 
 # --- a whole life

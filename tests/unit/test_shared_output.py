@@ -28,7 +28,7 @@ from rewind.core import lifecycle, names, sharing
 from rewind.core.errors import LeaseLostError, RefusedError, RetryError
 from rewind.core.plan import explain
 from rewind.core.world import Batch
-from rewind.steps import abort, rollback, share
+from rewind.steps import abort, cut_over, rollback, share
 from tests.fakes import PIPELINE, FakeBroker, generation, installation, plan, topic
 
 NAME, OLD, NEW = PIPELINE.name, f"{PIPELINE.name}-g1", f"{PIPELINE.name}-g2"
@@ -253,6 +253,21 @@ def test_the_compare_and_set_itself_looks_whether_publishing_has_stopped(setting
     with pytest.raises(RetryError, match="is not held for rb-1"):
         roll_back(settings)
     assert rewind.resolve(NAME, settings.registry_url).epoch == 2
+
+
+def test_a_cut_over_that_is_tried_again_looks_where_live_is_now(settings, registry, monkeypatch):
+    rewinds.open_rewind(registry, "rw-1", plan())
+    # An attempt before this one froze live at 5, and failed; live has published more since.
+    rewinds.fix(registry, "rw-1", "cut_over.live_positions", {"0": 5, "1": 5})
+    for job, offset in ((OLD, 10), (NEW, 7)):
+        progress.record(registry, job, 1, Batch(1, {0: 0, 1: 0}, {0: offset, 1: offset}, offset, now()))
+    jobs = [generations.read(registry, job) for job in (OLD, NEW)]
+    registry.commit()
+    monkeypatch.setattr(cut_over, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises(RetryError, match=f"{NEW} is at .* not past live's"):
+        cut_over._prove_past(settings, cut_over.Switch("rw-1", plan(), *jobs))
+    apart = [replace(job, frozen={"config": PIPELINE.frozen()}) for job in jobs]
+    cut_over._prove_past(settings, cut_over.Switch("rw-1", plan(), *apart))
 
 
 def test_an_abort_lets_live_go_on(settings, registry):
