@@ -260,7 +260,8 @@ class _closing:  # noqa: N801
 def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
     """Declare a copy of a pipeline (`like`, or `visits_converter`) under a name and on a topic.
 
-    What `more` names besides `output`, the base of the output's name, replaces parts of its YAML.
+    What `more` names replaces parts of its YAML, but for `output`, the base of the name of its output, `form`, whether
+    that is a `topic` or a `table`, and `output_also`, more fields of it.
     """
     shutil.copytree(
         PROJECT / "include" / "pipelines" / more.pop("like", "visits_converter"),
@@ -272,7 +273,9 @@ def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
     body = yaml.safe_load(path.read_text())
     body["source"]["topic"] = topic
     form = "table" if "table" in body["output"] else "topic"
-    body["output"][form] = more.pop("output", f"{name}-out")
+    fields = {field: value for field, value in body["output"].items() if field != form}
+    base = {more.pop("form", form): more.pop("output", f"{name}-out")}
+    body["output"] = {**fields, **base, **more.pop("output_also", {})}
     path.write_text(yaml.safe_dump({**body, **more}))
 
 

@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import handover
+from rewind.adapters import shared_table
+from rewind.adapters.shared_table import SharedTable
+from rewind.control.publications import Counts
+from rewind.transforms import parsing
+from tests import handover, histories
 from tests.ground import ground
-from tests.integration import test_seed_003, test_stateful, test_window_repair
+from tests.integration import test_seed_003, test_shared_output, test_stateful, test_window_repair
+from tests.spark import test_shared_table
 from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the Shows is these tests
     swap,
     test_1_a_batch_that_is_not_committed_forbids_the_swap,
@@ -30,11 +35,12 @@ from tests.workshop import Workshop
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
 Figure = Callable[[str, object], None]
-SEED = int(os.environ.get("SEED", "5"))
+
+SEED = int(os.environ.get("SEED") or 5)
+HISTORIES, HISTORY_STEPS = 1_000, 12
 
 MISSING = {
     "shows_4_cut_into_batches": "each pipeline in 1, 7 and 50 batches: equal newest versions over closed windows",
-    "shows_5_shared_output": "1,000 drawn histories on Delta and on Kafka equal the newest-version oracle",
     "shows_6_state_compared": "a planted single-key difference in state is found; on equal jobs 0",
     "shows_7_cases": "C13, C19, C24 and half of C36; C01, C03 and C37 are in tests/spark",
 }
@@ -71,6 +77,32 @@ def test_shows_2_a_million_visits(figure: Figure, jars: Path, tmp_path: Path, sp
             assert counted["chunks"] >= 10
             figure(name, counted)
         figure("visits", sum(map(len, life.events.values())))
+
+
+def told(figure: Figure, kind: str, sums: Counts) -> None:
+    figure(f"histories_{kind}", f"{HISTORIES:,} of {HISTORY_STEPS} steps, SEED={SEED}, equal the newest-version oracle")
+    figure(f"merged_{kind}", f"{sums.written:,} written, {sums.repeated:,} repeated, {sums.stale:,} stale and skipped")
+
+
+def test_shows_5_shared_output_on_delta(figure: Figure, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "out-shared")
+    shared_table.create(spark, path, test_shared_table.SCHEMA)
+    table = SharedTable(spark, path, parsing.declared(test_shared_table.SCHEMA))
+    steps = histories.drawn(SEED, HISTORIES, HISTORY_STEPS)
+    told(figure, "on_delta", test_shared_table.merge_all(spark, table, steps))
+
+
+def test_shows_5_shared_output_on_kafka(figure: Figure, workshop: Callable[..., Workshop], spark: SparkSession) -> None:
+    steps = histories.drawn(SEED, HISTORIES, HISTORY_STEPS)
+    shop = workshop("histories", 3)
+    told(figure, "on_kafka", test_shared_output.merge_all(spark, shop.settings, shop, steps))
+
+
+def test_shows_5_an_aborted_candidate_leaves_no_trace(figure: Figure, workshop: Callable[..., Workshop]) -> None:
+    test_shared_output.test_a_life_of_a_shared_topic(workshop)
+    figure(
+        "shared_life", "deployed, aborted without a trace, taken over, rolled back: readers saw the live job's answers"
+    )
 
 
 @pytest.mark.parametrize("like", ["visits_window_counter", "visits_sessions"])

@@ -229,7 +229,26 @@ def test_a_horizon_may_be_unbounded_and_results_are_appended_unless_said_otherwi
     assert (found.state_horizon, found.output_mode) == ("unbounded", "append")
 
 
+SHARED = STATE.replace("ends: c", "ends: c, shared: true")
+
+
+def test_a_shared_output_keeps_what_vanished_unless_said_otherwise(declare):
+    found = pipelines.load(declare("visits", SHARED), "visits")
+    assert (found.shared, found.vanished) == (True, "keep")
+    body = SHARED.replace("shared: true", "shared: true, vanished: tombstone")
+    assert pipelines.load(declare("other", body), "other").vanished == "tombstone"
+    assert pipelines.overridden(found, {"vanished": "tombstone"}).vanished == "tombstone"
+
+
 FAULTS = [
+    (LEAST.replace("topic: out", "topic: out, shared: true"), "pipeline.yaml.output.shared", "versions of keys"),
+    (
+        LEAST.replace("topic: out", "topic: out, key: [a], shared: true"),
+        "pipeline.yaml.output.shared",
+        "which only a pipeline with state writes",
+    ),
+    (STATE.replace("ends: c", "ends: c, vanished: keep"), "pipeline.yaml.output.vanished", "only for a shared output"),
+    (SHARED.replace("true}", "true, vanished: drop}"), "pipeline.yaml.output.vanished", "is not one of"),
     *(
         (STATE.replace(text, ""), f"pipeline.yaml.{field}", "is required of a stateful pipeline")
         for field, text in {
@@ -361,6 +380,11 @@ def test_an_override_replaces_its_setting_alone():
     made = pipelines.overridden(PIPELINE, {"max_offsets": 5, "output_key": ["a"]})
     assert (made.max_offsets, made.output_key, made.lag_gate) == (5, ("a",), PIPELINE.lag_gate)
     assert pipelines.overridden(PIPELINE, {}) == PIPELINE
+
+
+def test_what_becomes_of_vanished_keys_is_overridden_of_a_shared_output_alone():
+    with pytest.raises(RefusedError, match=r"overrides\.vanished: visits_converter has no shared output"):
+        pipelines.overridden(PIPELINE, {"vanished": "tombstone"})
 
 
 def test_what_may_not_be_overridden_is_refused():

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rewind.adapters import delta_log
+from rewind.core import coordinates
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import Ranges
 from rewind.core.world import Topic
@@ -50,12 +51,12 @@ class Write:
 
 def create(spark: SparkSession, path: str, output_schema: str) -> str:
     """Create the table of results unless it is there, and return its id."""
-    return _created(spark, path, f"{output_schema}, {TOMBSTONE} BOOLEAN, {_ROW}")
+    return created(spark, path, f"{output_schema}, {TOMBSTONE} BOOLEAN, {_ROW}")
 
 
 def create_dead(spark: SparkSession, path: str) -> str:
     """Create the table of dead letters unless it is there, and return its id."""
-    return _created(spark, path, f"{VALUE} BINARY, {_ROW}")
+    return created(spark, path, f"{VALUE} BINARY, {_ROW}")
 
 
 def write(rows: DataFrame, path: str, made: Write) -> None:
@@ -115,19 +116,40 @@ def read(spark: SparkSession, path: str, start: int, end: int, schema: StructTyp
     else:
         text = F.to_json(F.struct(*schema.names)).cast("binary")
         value = F.when(~F.col(TOMBSTONE), text)
-    pairs = F.transform(
-        F.map_entries(HEADERS), lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value"))
-    )
     return rows.select(
         F.col(KEY).alias("key"),
         value.alias("value"),
-        pairs.alias("headers"),
+        header_pairs().alias("headers"),
         F.lit(0).alias("partition"),
         F.col(ORDINAL).alias("offset"),
     )
 
 
-def _created(spark: SparkSession, path: str, ddl: str) -> str:
+def read_versioned(spark: SparkSession, path: str, start: int, end: int, schema: StructType) -> DataFrame:
+    """Return the results of some writes as versioned rows (`transforms.merging`), with their typed columns."""
+    rows = spark.read.format("delta").load(path).where((F.col(ORDINAL) >= start) & (F.col(ORDINAL) < end))
+    return rows.select(
+        F.col(KEY).alias("key"),
+        F.col(HEADERS)[coordinates.VERSION].alias("version"),
+        F.when(~F.col(TOMBSTONE), F.struct(*schema.names)).alias("content"),
+        header_pairs().alias("headers"),
+    )
+
+
+def header_pairs() -> Column:
+    """Return the headers of a row of a table as Kafka has them."""
+    return F.transform(
+        F.map_entries(HEADERS), lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value"))
+    )
+
+
+def header_map() -> Column:
+    """Return the column `headers` of encoded rows as a table has it."""
+    return F.map_from_entries(F.transform("headers", lambda h: F.struct(h["key"], h["value"].cast("string"))))
+
+
+def created(spark: SparkSession, path: str, ddl: str) -> str:
+    """Create a table of some columns unless it is there, and return its id."""
     builder = DeltaTable.createIfNotExists(spark).location(path)
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
@@ -138,10 +160,9 @@ def _created(spark: SparkSession, path: str, ddl: str) -> str:
 
 
 def _beside(made: Write) -> list[Column]:
-    texts = F.transform("headers", lambda h: F.struct(h["key"], h["value"].cast("string")))
     return [
         F.col("key").alias(KEY),
-        F.map_from_entries(texts).alias(HEADERS),
+        header_map().alias(HEADERS),
         F.lit(made.ordinal).cast("long").alias(ORDINAL),
     ]
 

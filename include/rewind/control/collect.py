@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from rewind.control import generations, leases, manifest, rewinds, schema, streams, supervise, tables
+from rewind.control import generations, leases, manifest, rewinds, schema, shared_outputs, streams, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
@@ -92,7 +92,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 def unlisted(settings: Settings) -> list[str]:
     """Return topics, tables and folders that look like a generation's and stand in no manifest: told, never deleted."""
     with transaction(settings.registry_url) as connection:
-        listed = manifest.listed(connection)
+        listed = manifest.listed(connection) | shared_outputs.names(connection)
         outputs = generations.outputs(connection)
     likely = re.compile(rf"({'|'.join(map(re.escape, sorted(outputs)))})-[gr][1-9]\d*(-dead)?") if outputs else None
     topics = [name for name in Broker(settings).topics() if likely is not None and likely.fullmatch(name)]

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
-from rewind.core.pipeline import DELTA, KAFKA, UNBOUNDED, ExpectedChange, Pipeline, thaw
+from rewind.core.pipeline import DELTA, KAFKA, KEEP, TOMBSTONE, UNBOUNDED, ExpectedChange, Pipeline, thaw
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -52,6 +52,8 @@ SCHEMA: dict[str, Any] = {
                 "mode": {"enum": ["append", "update"]},
                 "starts": _TEXT,
                 "ends": _TEXT,
+                "shared": {"type": "boolean"},
+                "vanished": {"enum": [KEEP, TOMBSTONE]},
             },
         },
         "session_time_zone": _TEXT,
@@ -93,6 +95,7 @@ OVERRIDES: dict[str, Any] = {
         "chunk_records": _COUNT,
         "lag_gate": _COUNT,
         "output_key": _TEXTS,
+        "vanished": {"enum": [KEEP, TOMBSTONE]},
     },
 }
 """JSON schema of the settings that a rewind may override, by their names in `rewind.core.pipeline`."""
@@ -164,6 +167,7 @@ def parse(name: str, body: Any) -> Pipeline:
         output_key=tuple(output.get("key", ())),
         session_time_zone=body.get("session_time_zone", defaults.session_time_zone),
         **_stateful(body),
+        **_shared(body["output"], body.get("stateful", False)),
         several_rows=body.get("several_rows", False),
         trigger_seconds=trigger,
         max_offsets=stream.get("max_offsets", defaults.max_offsets),
@@ -210,6 +214,25 @@ def _stateful(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _shared(output: Mapping[str, Any], stateful: bool) -> dict[str, Any]:
+    """Return the fields of a shared output.
+
+    Raises:
+        RefusedError: The rows of the pipeline are no versions of keys, or only a detail of it is declared.
+    """
+    shared = output.get("shared", False)
+    if shared and not stateful:
+        problem = "merges versions of keys, which only a pipeline with state writes"
+        raise RefusedError(
+            "pipeline.yaml.output.shared", problem, "Declare stateful: true, with output.key, or do without"
+        )
+    if "vanished" in output and not shared:
+        raise RefusedError(
+            "pipeline.yaml.output.vanished", "is only for a shared output", "Declare output.shared: true"
+        )
+    return {"shared": shared, "vanished": output.get("vanished", KEEP)}
+
+
 def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
     """Return the pipeline with some settings replaced.
 
@@ -217,6 +240,8 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
         RefusedError: A setting that may not be overridden, or a bad value.
     """
     check(dict(overrides), OVERRIDES, "overrides")
+    if "vanished" in overrides and not pipeline.shared:
+        raise RefusedError("overrides.vanished", f"{pipeline.name} has no shared output", "Leave it out")
     return thaw(pipeline.frozen() | dict(overrides))
 
 

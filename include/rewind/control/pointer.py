@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from rewind.control import schema
 from rewind.control.snapshot import snapshot
-from rewind.core import times
+from rewind.core import names, times
 from rewind.core.errors import RefusedError
 
 
@@ -24,7 +24,7 @@ class Resolved:
         pipeline: The pipeline.
         job_id: Its live job.
         epoch: Grows by one each time the pointer moves.
-        output_topic: The topic to read.
+        output_topic: The topic or table to read; of a pipeline with a shared output that one, whichever job is live.
         dead_letter_topic: Where rejected records go.
         topic_id: Id of the source topic, with which `rewind-source` headers begin.
         moved_at: When the pointer moved last, UTC.
@@ -57,7 +57,13 @@ def resolve(pipeline: str, registry_url: str | None = None) -> Resolved:
     """
     generations, pointers = schema.generations, schema.pointers
     query = (
-        select(pointers, generations.c.output_topic, generations.c.dead_letter_topic, generations.c.topic_id)
+        select(
+            pointers,
+            generations.c.frozen,
+            generations.c.output_topic,
+            generations.c.dead_letter_topic,
+            generations.c.topic_id,
+        )
         .join(generations, generations.c.job_id == pointers.c.job_id)
         .where(pointers.c.pipeline == pipeline)
     )
@@ -65,7 +71,12 @@ def resolve(pipeline: str, registry_url: str | None = None) -> Resolved:
         row = connection.execute(query).one_or_none()
     if row is None:
         raise RefusedError("pipeline", f"{pipeline!r} has no live job", f"Deploy it with the DAG deploy_{pipeline}")
-    return Resolved(**{**row._asdict(), "moved_at": row.moved_at.replace(tzinfo=UTC)})
+    found = row._asdict()
+    config = found.pop("frozen")["config"]
+    # A generation of an older release says nothing of it.
+    if config.get("shared"):
+        found["output_topic"] = names.shared_output(config["output_topic"])
+    return Resolved(**{**found, "moved_at": row.moved_at.replace(tzinfo=UTC)})
 
 
 def url_of(environment: Mapping[str, str]) -> str:

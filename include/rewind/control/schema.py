@@ -267,6 +267,35 @@ consumer_moves = Table(
     Column("at", DateTime, nullable=False),
 )
 
+shared_outputs = Table(
+    "shared_outputs",
+    metadata,
+    Column("pipeline", String(249), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(249), nullable=False, unique=True),
+    Column("resource_id", String(249)),
+    Column("at", DateTime, nullable=False),
+)
+
+publications = Table(
+    "publications",
+    metadata,
+    Column("pipeline", String(249), primary_key=True),
+    Column("epoch", Integer, primary_key=True),
+    Column("job_id", String(249), nullable=False),
+    Column("going", BigInteger),
+    Column("batch", BigInteger),
+    Column("staged", JSON, nullable=False),
+    Column("shared", JSON, nullable=False),
+    Column("written", BigInteger, nullable=False),
+    Column("repeated", BigInteger, nullable=False),
+    Column("stale", BigInteger, nullable=False),
+    Column("vanished", BigInteger, nullable=False),
+    Column("held_by", String(64)),
+    Column("stopped_at", DateTime),
+    Column("at", DateTime, nullable=False),
+)
+
 deaths = Table(
     "deaths",
     metadata,

@@ -12,6 +12,9 @@ REASON = "rewind-reason"
 VERSION = "rewind-version"
 SPAN = "rewind-span"
 
+EPOCH_WIDTH = 10
+"""Characters of a version that are its epoch."""
+
 
 def version(epoch: int, batch: int, repair: int = 0) -> str:
     """Return the version of a keyed result: of two rows of a key the one with the higher text is the newer.
@@ -21,8 +24,13 @@ def version(epoch: int, batch: int, repair: int = 0) -> str:
         batch: The micro-batch that wrote it; of a repair, the newest of the job that it repairs.
         repair: Number of the repair, 0 for none.
     """
-    written = f"{epoch:010d}-{batch:019d}"
+    written = f"{epoch_text(epoch)}-{batch:019d}"
     return f"{written}-r{repair:05d}" if repair else written
+
+
+def epoch_text(epoch: int) -> str:
+    """Return the first `EPOCH_WIDTH` characters of the versions of an epoch: none of them is lower as text."""
+    return f"{epoch:0{EPOCH_WIDTH}d}"
 
 
 @dataclass(frozen=True, order=True)

@@ -52,6 +52,11 @@ def dead_letter_topic(base: str, job: str) -> str:
     return f"{output_topic(base, job)}-dead"
 
 
+def shared_output(base: str) -> str:
+    """Return the topic or table into which whatever job of a pipeline is live publishes: `visits_counted-shared`."""
+    return f"{base}-shared"
+
+
 def mirror_owner(topic: str) -> str:
     """Return under which name the mirror of a topic takes its lease."""
     return f"mirror-{topic}"

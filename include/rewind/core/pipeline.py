@@ -9,6 +9,9 @@ from typing import Any
 
 KAFKA, DELTA = "kafka", "delta"
 
+KEEP, TOMBSTONE = "keep", "tombstone"
+"""What becomes of a key of a shared output that a new live job does not have."""
+
 UNBOUNDED = "unbounded"
 """The state horizon of a pipeline whose results may depend on any record before them."""
 
@@ -49,6 +52,9 @@ class Pipeline:
         output_mode: Spark's output mode, `append` or `update`.
         result_starts: Output column with the first instant of event time that a result covers.
         result_ends: Output column with the instant from which a result is closed, once the watermark has reached it.
+        shared: Whether the live job also publishes into one output of the pipeline's own, `names.shared_output`.
+        vanished: `KEEP` or `TOMBSTONE`: what becomes there of keys that only an older job has, at or after the start of
+            the job that becomes live. Older ones are always kept.
         several_rows: Whether one record may give several rows.
         trigger_seconds: Pause between micro-batches of the stream.
         max_offsets: Most offsets in one micro-batch.
@@ -75,6 +81,8 @@ class Pipeline:
     output_format: str = "kafka"
     result_starts: str = ""
     result_ends: str = ""
+    shared: bool = False
+    vanished: str = KEEP
     several_rows: bool = False
     trigger_seconds: float = 1.0
     max_offsets: int = 200_000

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from rewind.core import names
 from rewind.core.differences import Difference
 from rewind.core.offsets import OffsetRange, Ranges, Vector, to_spark_json, total
+from rewind.core.pipeline import TOMBSTONE
 from rewind.core.times import format_instant
 
 REWIND, REPAIR, RELEASE = "rewind", "repair", "release"
@@ -165,6 +167,15 @@ def from_json(text: str) -> Plan:
     return Plan(**body)
 
 
+def _shared(plan: Plan) -> list[str]:
+    # A plan of an older release says nothing of it.
+    if not plan.config.get("shared"):
+        return []
+    name = names.shared_output(plan.config["output_topic"])
+    fate = "get a tombstone" if plan.config["vanished"] == TOMBSTONE else "are kept"
+    return [f"  shared   {name}, merged after the switch; keys of the range that only {plan.live_job_id} has {fate}"]
+
+
 def _moved(plan: Plan) -> list[str]:
     lines = []
     if plan.asked and plan.asked != plan.start:
@@ -189,6 +200,7 @@ def explain(plan: Plan) -> list[str]:
         f"  records  {plan.records:,} in {plan.bytes:,} bytes; offsets {total(plan.ranges()):,}",
         f"  backfill {plan.chunks} chunks, about {plan.estimate_seconds:.0f} s",
         f"  output   {plan.output_topic}, dead letters to {plan.dead_letter_topic}",
+        *_shared(plan),
     ]
     lines += [f"  differs  {d.what}: {d.live or 'absent'} -> {d.candidate or 'absent'}" for d in plan.differences]
     if any(difference.what == "state" for difference in plan.differences):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rewind.core import asked_range, consumers, names, preflight, warm_up, windows
+from rewind.core import asked_range, consumers, names, preflight, sharing, warm_up, windows
 from rewind.core.asked_range import Sight
 from rewind.core.differences import Difference, Version, differences
 from rewind.core.errors import RefusedError, WorldMovedError
@@ -79,6 +79,8 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     found = differences(_version(live, code), candidate)
     _refuse_same(request, kind, found, live)
     _refuse_other_kind(pipeline, live)
+    there = {*world.broker.topics(), *world.tables}
+    sharing.refuse(kind, request.repair_into, pipeline, live, code.output_schema, there)
     _refuse_readers(request, pipeline, live)
     job = _job_id(kind, request.pipeline, world)
     output, dead = _outputs(pipeline, job, world)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from rewind.control import collect, generations, rewinds, streams, supervise
+from rewind.control import collect, generations, publications, rewinds, streams, supervise
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.crash import side_effect
@@ -41,6 +41,8 @@ def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
             raise RefusedError("rewind_id", f"{found.job_id} is {made.state}: the pointer has moved", cure)
         # From here on no step of it begins: one that did would make again what is about to be deleted.
         rewinds.fix(connection, rewind_id, rewinds.ABORTING, {"reason": reason})
+        # A cut-over that died on the way may have stopped live's publishing.
+        publications.release(connection, found.pipeline, rewind_id)
         if mine and streams.read(connection, found.job_id) is not None:
             streams.wish(connection, found.job_id, streams.GENERATION, streams.DRAIN)
     deleted = _undo(settings, found.job_id) if mine else []

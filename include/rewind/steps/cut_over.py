@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from rewind.control import announce, consumers, generations, leases, observing, progress, rewinds, verdicts
+from rewind.control import announce, consumers, generations, leases, observing, progress, publishing, rewinds, verdicts
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction, vector_from_json, vector_to_json
 from rewind.control.verdicts import Verdict
@@ -63,23 +63,30 @@ def _cut_over(settings: Settings, rewind_id: str) -> dict[str, Any]:
         done = _switch(settings, switch)
     else:
         log.info("already done: %s is live at epoch %d", plan.job_id, done["epoch"])
+    published = publishing.awaited(settings, candidate, done["epoch"])
     # Before the announcement: whoever hears of it finds its position there.
     moved = consumers.carry_out(settings, Broker(settings), rewind_id)
     announce.publish(settings, plan.request.pipeline, done["epoch"])
-    return {**done, "consumers": moved}
+    return {**done, **published, "consumers": moved}
 
 
 def _switch(settings: Settings, switch: Switch) -> dict[str, Any]:
     verdict = _ready(settings, switch)
     _check_consumers(settings, switch)
     recheck = _recheck(settings, switch, verdict)
-    _prove_past(settings, switch)
-    _plan_consumers(settings, switch)
+    with publishing.stopped(settings, switch.live, switch.plan.epoch, switch.rewind_id):
+        _prove_past(settings, switch)
+        _plan_consumers(settings, switch)
+        return _moved(settings, switch, recheck)
+
+
+def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]:
     plan = switch.plan
     grace = timedelta(seconds=plan.request.grace_seconds)
     with side_effect("pointer.switch"), transaction(settings.registry_url) as connection:
         # The approval is read again in the transaction that acts on it.
         verdicts.approved(connection, switch.rewind_id)
+        publishing.check_stopped(connection, switch.live, plan.epoch, switch.rewind_id)
         epoch = generations.switch(connection, plan.request.pipeline, plan.live_job_id, plan.job_id, plan.epoch, grace)
         generations.end_older_standbys(connection, plan.request.pipeline, plan.live_job_id)
         announce.prepare(connection, plan.request.pipeline, epoch, plan.live_job_id, plan.job_id)
@@ -142,6 +149,9 @@ def _prove_past(settings: Settings, switch: Switch) -> None:
         now_at = progress.position(connection, switch.live.job_id, switch.live.handoff)
         name = "cut_over.live_positions"
         frozen = vector_from_json(rewinds.fix(connection, switch.rewind_id, name, vector_to_json(now_at)))
+    if publishing.shared(switch.live):
+        # Where an attempt before this one failed, live has published more since.
+        frozen = now_at
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with transaction(settings.registry_url) as connection:

@@ -20,7 +20,7 @@ from rewind.core.offsets import Vector
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.steps import allocate
+from rewind.steps import allocate, share
 
 FORMS = "earliest, latest, group:NAME or checkpoint:PATH"
 
@@ -56,8 +56,12 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
         output_topic=names.output_topic(declared.output_topic, job_id),
         dead_letter_topic=names.dead_letter_topic(declared.output_topic, job_id),
     )
+    if declared.shared:
+        share.refuse_leftover(settings, declared)
     made = allocate.record(settings, made, rewind_id=None)
     allocate.make(settings, made, code, topic, topic)
+    if declared.shared:
+        share.make(settings, made, declared, topic)
     _go_live(settings, made)
     log.info("%s is live from %s, writing to %s", job_id, made.handoff, made.output_topic)
 

@@ -58,8 +58,23 @@ class Source:
 class Driver:
     """One running query, its gate and its book-keeping."""
 
-    def __init__(self, settings: Settings, source: Source, guard: Guard, spark: SparkSession) -> None:
-        """Keep the parts and listen for wishes; nothing runs yet."""
+    def __init__(
+        self,
+        settings: Settings,
+        source: Source,
+        guard: Guard,
+        spark: SparkSession,
+        publish: Callable[[int], None] | None = None,
+    ) -> None:
+        """Keep the parts and listen for wishes; nothing runs yet.
+
+        Args:
+            settings: The installation.
+            source: What is read.
+            guard: The lease.
+            spark: The session.
+            publish: Called again and again with the newest committed batch, for a pipeline with a shared output.
+        """
         self._settings = settings
         self._source = source
         self._guard = guard
@@ -69,6 +84,8 @@ class Driver:
         self._draining = False
         self._parent = os.getppid()
         self._asked_at = 0.0
+        self._publisher = publish
+        self._published_at = 0.0
         signal.signal(signal.SIGTERM, self._on_signal)
         spark.streams.addListener(_Listener(self._events, source.stateful))
 
@@ -97,10 +114,14 @@ class Driver:
                 # Also where no record comes that would bring a batch to its gate.
                 self._guard.check_token()
                 self._record()
+                self._publish()
                 self._ask()
                 self._drain_idle(query)
         finally:
             self._record()
+        # Readers must not wait for the next driver to see what this one has committed.
+        self._published_at = 0.0
+        self._publish()
 
     def _ended(self, query: StreamingQuery) -> bool:
         if os.getppid() != self._parent:
@@ -125,6 +146,14 @@ class Driver:
             log.warning("%s: no wish read: %s", self._source.owner, away)
             return
         self._draining = found is not None and found.wish == streams.DRAIN
+
+    def _publish(self) -> None:
+        if self._publisher is None or time.monotonic() - self._published_at < 1:
+            return
+        last = checkpoint.last_committed(self._spark, self._source.checkpoint)
+        if last is not None:
+            self._publisher(last)
+        self._published_at = time.monotonic()
 
     def _drain_idle(self, query: StreamingQuery) -> None:
         # With the gate shut a query that is not in a trigger has committed its last batch, and any batch that

@@ -6,7 +6,7 @@ import json
 import logging
 from typing import Any
 
-from rewind.control import generations, observing, rewinds, verdicts
+from rewind.control import generations, observing, publications, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.observing import Look
 from rewind.core.crash import side_effect
@@ -36,6 +36,7 @@ def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]
         frontier = observing.frontier(connection, rewind_id)
         switched = rewinds.fact_at(connection, rewind_id, "cut_over")
         old, new = (generations.read(connection, job) for job in (plan.live_job_id, plan.job_id))
+        published = publications.find(connection, plan.request.pipeline, plan.epoch + 1)
     if verdict is None or frontier is None or switched is None:
         raise RefusedError("rewind_id", f"{rewind_id} has no switch on record that can be compared on", "Run cut_over")
     after = now() - switched
@@ -44,6 +45,8 @@ def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]
     sample = [row for row in came.found.sample if row["class"] in differences]
     look = Look(after, came.frontier, came.found.counts, differences, sample)
     evidence = {"counts": dict(look.counts), "fields": dict(came.found.fields), "differences": differences}
+    if published is not None:
+        evidence["published"] = published.told()
     write_evidence(settings, rewind_id, f"observed-{attempt}", {**evidence, "sample": sample})
     with side_effect("observation.record"), transaction(settings.registry_url) as connection:
         observing.record(connection, rewind_id, attempt, look)

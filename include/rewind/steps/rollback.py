@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from rewind.control import announce, consumers, requests, rewinds, rollback
+from rewind.control import announce, consumers, generations, publishing, requests, rewinds, rollback
 from rewind.control.broker import Broker
 from rewind.control.database import transaction, vector_from_json, vector_to_json
 from rewind.control.rollback import Target
@@ -18,6 +18,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind, reached
 from rewind.core.settings import Settings
+from rewind.core.world import Generation
 from rewind.steps import main
 
 PATIENCE_SECONDS = 50.0
@@ -65,9 +66,12 @@ def run(settings: Settings, rollback_id: str, pipeline: str, asked: Mapping[str,
 
     def body(_: int) -> dict[str, Any]:
         made = _switched(settings, rollback_id, pipeline, values, grace)
+        with transaction(settings.registry_url) as connection:
+            live = generations.read(connection, made["to"])
+        published = publishing.awaited(settings, live, made["epoch"])
         moved = consumers.carry_out(settings, Broker(settings), rollback_id)
         announce.publish(settings, pipeline, made["epoch"])
-        return {**made, "consumers": moved}
+        return {**made, **published, "consumers": moved}
 
     main.recorded(settings, rollback_id, "rollback", body)
 
@@ -84,14 +88,16 @@ def _switched(
         target = rollback.fixed(connection, rollback_id, pipeline, values["to"])
     log.info("%s", target.told())
     sides, groups = _groups(settings, target, values)
-    _await_standby(settings, rollback_id, target)
-    if groups:
-        # Spark is imported by those rollbacks alone that need it.
-        from rewind.steps import consumers as moving
+    with publishing.stopped(settings, sides.old, target.epoch, rollback_id):
+        _await_standby(settings, rollback_id, target, sides.old)
+        if groups:
+            # Spark is imported by those rollbacks alone that need it.
+            from rewind.steps import consumers as moving
 
-        moving.planned(settings, rollback_id, sides, moving.asked_of(values, groups))
-    with side_effect("pointer.roll_back"), transaction(settings.registry_url) as connection:
-        made = rollback.switch(connection, rollback_id, target, values["reason"], grace)
+            moving.planned(settings, rollback_id, sides, moving.asked_of(values, groups))
+        with side_effect("pointer.roll_back"), transaction(settings.registry_url) as connection:
+            publishing.check_stopped(connection, sides.old, target.epoch, rollback_id)
+            made = rollback.switch(connection, rollback_id, target, values["reason"], grace)
     log.info("%s is live at epoch %d again, %s stands by", made["to"], made["epoch"], made["from"])
     return made
 
@@ -111,9 +117,9 @@ def _groups(settings: Settings, target: Target, values: Mapping[str, Any]) -> tu
     return sides, groups
 
 
-def _await_standby(settings: Settings, rollback_id: str, target: Target) -> None:
+def _await_standby(settings: Settings, rollback_id: str, target: Target, live: Generation) -> None:
     """Wait until the standby has passed the positions that live has now, frozen: readers must meet no gap."""
-    frozen = _frozen(settings, rollback_id, target)
+    frozen = _frozen(settings, rollback_id, target, live)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with transaction(settings.registry_url) as connection:
@@ -126,8 +132,9 @@ def _await_standby(settings: Settings, rollback_id: str, target: Target) -> None
         time.sleep(0.5)
 
 
-def _frozen(settings: Settings, rollback_id: str, target: Target) -> Vector:
+def _frozen(settings: Settings, rollback_id: str, target: Target, live: Generation) -> Vector:
     with side_effect("rollback.freeze"), transaction(settings.registry_url) as connection:
-        _, live = rollback.positions(connection, target)
-        stored = rewinds.fix(connection, rollback_id, "rollback.live_positions", vector_to_json(live))
-    return vector_from_json(stored)
+        _, now_at = rollback.positions(connection, target)
+        stored = rewinds.fix(connection, rollback_id, "rollback.live_positions", vector_to_json(now_at))
+    # Where an attempt before this one failed, live has published more since.
+    return now_at if publishing.shared(live) else vector_from_json(stored)

@@ -23,6 +23,7 @@ from rewind.core.world import Generation, Topic
 from rewind.steps import feeding
 from rewind.steps.driver import Driver, Source
 from rewind.steps.logic import load_logic
+from rewind.steps.publish import Publisher
 from rewind.steps.query import Batch, query_of
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ def run(settings: Settings, job_id: str) -> None:
             feeding.check_swap(spark, settings, job_id)
         start = first_offsets(spark, place, generation, topic)
         source = Source(job_id, topic.name, place, group=job_id, stateful=pipeline.stateful)
-        driver = Driver(settings, source, guard, spark)
+        publisher = Publisher(spark, settings, generation, pipeline, guard) if pipeline.shared else None
+        driver = Driver(settings, source, guard, spark, publisher.publish if publisher is not None else None)
         query = query_of(spark, settings, generation, pipeline, guard.token)
 
         def write(rows: DataFrame, number: int) -> None:
