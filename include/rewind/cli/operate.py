@@ -6,7 +6,7 @@ import argparse
 import getpass
 
 from rewind.cli import context
-from rewind.control import database, deaths, leases, rewinds, streams
+from rewind.control import database, deaths, leases, steering, streams
 from rewind.control.database import transaction
 
 
@@ -45,9 +45,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _control(rewind: str, *, paused: bool) -> int:
-    with transaction(context.settings().registry_url) as connection:
-        _, limit = rewinds.controls(connection, rewind)
-        rewinds.set_controls(connection, rewind, paused=paused, records_per_second=limit)
+    limit = steering.pause(context.settings().registry_url, rewind, paused=paused)
     print(
         f"{rewind}: {'paused' if paused else 'goes on'}{f', at most {limit} records/s' if limit and not paused else ''}"
     )
@@ -55,17 +53,13 @@ def _control(rewind: str, *, paused: bool) -> int:
 
 
 def _throttle(arguments: argparse.Namespace) -> int:
-    with transaction(context.settings().registry_url) as connection:
-        paused, _ = rewinds.controls(connection, arguments.rewind)
-        rewinds.set_controls(connection, arguments.rewind, paused=paused, records_per_second=arguments.rate)
+    steering.throttle(context.settings().registry_url, arguments.rewind, arguments.rate)
     print(f"{arguments.rewind}: {f'at most {arguments.rate} records/s' if arguments.rate else 'no limit'}")
     return 0
 
 
 def _finish(arguments: argparse.Namespace) -> int:
-    with transaction(context.settings().registry_url) as connection:
-        rewinds.read_active(connection, arguments.rewind)
-        rewinds.fix(connection, arguments.rewind, "finish_now", True)
+    steering.finish(context.settings().registry_url, arguments.rewind)
     print(f"{arguments.rewind}: its observation ends at the next look")
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -41,6 +41,7 @@ class Job:
         driver: Its driver.
         grace_until: Until when it is kept for a rollback, UTC.
         note: What a reader should know besides, such as a recreated topic.
+        watermark: Event time up to which its last batch closed results, UTC; None without a watermark.
     """
 
     job_id: str
@@ -58,6 +59,7 @@ class Job:
     driver: Driver
     grace_until: datetime | None
     note: str = ""
+    watermark: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,13 @@ def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Jo
         driver=driver_of(connection, row.job_id, row.state, now),
         grace_until=row.grace_until,
         note=note,
+        watermark=_watermark(batches[0]) if batches else None,
     )
+
+
+def _watermark(last: Batch) -> datetime | None:
+    milliseconds = last.closing_watermark
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
 
 
 def _lag(position: Vector, row: Row[Any], ends: Ends, source: str) -> tuple[int | None, str]:

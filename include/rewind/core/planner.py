@@ -9,6 +9,7 @@ from datetime import datetime
 
 from rewind.core import asked_range, consumers, names, preflight, warm_up, windows
 from rewind.core.asked_range import Sight
+from rewind.core.differences import of_files, of_settings
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
 from rewind.core.pipeline import Pipeline, thaw
@@ -214,17 +215,8 @@ def _mirror(topic: Topic, world: World) -> MirrorState | None:
 
 
 def _differences(live: Generation, pipeline: Pipeline, code: Code) -> list[Difference]:
-    # A setting that live's release did not know yet had its default.
-    old, new = thaw(live.frozen["config"]).frozen(), pipeline.frozen()
-    settings = [
-        Difference(key, str(old.get(key, "")), str(value)) for key, value in new.items() if old.get(key) != value
-    ]
-    paths: Sequence[str] = sorted(code.files.keys() | code.live_files.keys())
-    files = [
-        Difference(path, code.live_files.get(path, "")[:12], code.files.get(path, "")[:12])
-        for path in paths
-        if code.live_files.get(path) != code.files.get(path)
-    ]
+    settings = of_settings(live.frozen["config"], pipeline.frozen())
+    files = of_files(code.live_files, code.files)
     kept = tuple(live.frozen.get("state", ()))
     state = [Difference("state", "; ".join(kept), "; ".join(code.state))] if kept != code.state else []
     return settings + state + files
