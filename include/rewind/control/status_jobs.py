@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select
 from rewind.control import mirror_log, progress, schema
 from rewind.control.database import vector_from_json
 from rewind.control.status_drivers import ENDED, Driver, driver_of
-from rewind.core import names
+from rewind.core import lifecycle, names
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind
 from rewind.core.world import Batch, BrokerReader, Topic
@@ -113,10 +113,15 @@ class Ends:
         return self._broker is not None
 
 
-def jobs_of(connection: Connection, pipeline: str, ends: Ends, now: datetime) -> tuple[Job, ...]:
-    """Return the generations and repairs of a pipeline, oldest first."""
+def jobs_of(
+    connection: Connection, pipeline: str, ends: Ends, now: datetime, *, collected: bool = True
+) -> tuple[Job, ...]:
+    """Return the generations and repairs of a pipeline, oldest first, those that have been collected on request."""
     table = schema.generations
-    rows = connection.execute(select(table).where(table.c.pipeline == pipeline).order_by(table.c.created_at))
+    wanted = table.c.pipeline == pipeline
+    if not collected:
+        wanted &= table.c.state != lifecycle.COLLECTED
+    rows = connection.execute(select(table).where(wanted).order_by(table.c.created_at))
     return tuple(_job(connection, row, ends, now) for row in rows.all())
 
 

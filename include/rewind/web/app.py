@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
-from rewind.control import requests
+from rewind.control import generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
 from rewind.web import files, generation_page, history, offers, overview, rewind_page
@@ -93,8 +93,9 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
 
     @app.get("/api/rewinds/{rewind_id}")
     def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
-        found, settings = state.look(), state.settings()
+        settings = state.settings()
         with snapshot(settings.registry_url) as connection:
+            found = state.look(rewinds.read(connection, rewind_id).pipeline)
             body = rewind_page.rewind_page(settings, connection, found, rewind_id)
         for offer in body["offers"]:
             offer["allowed"] = access.may_run(person, offers.dag_of(offer["name"], body["pipeline"]))
@@ -102,8 +103,9 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
 
     @app.get("/api/generations/{job_id}")
     def of_a_generation(request: Request, job_id: str) -> Response:
-        found, settings = state.look(), state.settings()
+        settings = state.settings()
         with snapshot(settings.registry_url) as connection:
+            found = state.look(generations.read(connection, job_id).pipeline)
             return _json(request, generation_page.generation_page(settings, connection, found, job_id))
 
     @app.get("/api/run")
@@ -126,9 +128,7 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
     asks = Depends(access.reader)
 
     @app.post("/api/rewinds/{rewind_id}/actions/{action}")
-    async def action_on(
-        request: Request, rewind_id: str, action: str, asked: Asked, person: Any = asks
-    ) -> Response:
+    async def action_on(request: Request, rewind_id: str, action: str, asked: Asked, person: Any = asks) -> Response:
         if action not in offers.DAGS:
             raise RefusedError("action", f"{action!r} is unknown", f"Actions are {', '.join(offers.DAGS)}")
         settings = state.settings()
@@ -149,8 +149,8 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
 def _seen(state: State, rewind_id: str) -> Any:
     # What is on offer is decided by the registry as it is now, not by what a browser was shown.
     state.forget()
-    found = state.look()
     with snapshot(state.settings().registry_url) as connection:
+        found = state.look(rewinds.read(connection, rewind_id).pipeline)
         return rewind_page.seen(connection, found, rewind_id)
 
 

@@ -32,7 +32,7 @@ def seen(connection: Connection, found: Status, rewind_id: str) -> tuple[Pipelin
 
 
 def rewind_page(settings: Settings, connection: Connection, found: Status, rewind_id: str) -> dict[str, Any]:
-    """Return what the page of a rewind shows.
+    """Return what the page of a rewind shows, given its pipeline in full.
 
     Raises:
         RefusedError: There is none of that id.

@@ -1,6 +1,6 @@
 // Requests to the page's own routes, and polling that costs nothing while nothing changes or nobody looks.
 
-const INTERVAL = 3000;
+const INTERVAL = 5000;
 let offset = 0;
 
 /** The server's clock, in milliseconds: ages are counted by it. */
