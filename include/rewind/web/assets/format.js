@@ -12,7 +12,7 @@ export function whole(number) {
 
 export const rate = (number) => (number === null || number === undefined ? UNKNOWN : `${whole(number)} records/s`);
 export const behind = (lag) => (lag === null || lag === undefined ? UNKNOWN : `${whole(lag)} behind`);
-export const vector = (position) => (position && Object.keys(position).length ? Object.entries(position).map(([p, at]) => `${p}: ${whole(at)}`).join("  ") : "none");
+export const vector = (position) => (position && Object.keys(position).length ? Object.entries(position).map(([p, at]) => `${p}: ${whole(at)}`).join(", ") : "none");
 
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return UNKNOWN;

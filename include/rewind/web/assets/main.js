@@ -21,7 +21,7 @@ function show(focus) {
   const { name, id } = asked();
   const page = PAGES[name];
   let body = null;
-  document.title = `${page.title(id)} – Rewind`;
+  document.title = `${page.title(id)} - Rewind`;
   patch(place("pages"), ["overview", "history"].map((one) => h("li", { key: one }, h("a", { href: `#${one}`, "aria-current": one === name ? "page" : null }, PAGES[one].title()))));
   const draw = () => patch(content, page.page(body, id, acted, draw));
   const seen = (found) => {

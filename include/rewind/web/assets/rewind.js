@@ -14,7 +14,7 @@ export function page(body, id, done) {
     h("h1", {}, "Rewind ", h("code", {}, rewind.id), " ", badge(rewind.state)),
     h("p", { class: "answer" }, rewind.waits ? `Waits: ${rewind.waits}` : standing(body)),
     buttons(id, body.offers, done),
-    head(body),
+    head(body, body.verdict),
     section("Steps", steps(body)),
     body.backfill && section("Backfill", backfill(body.backfill)),
     body.race && section("Catching up", race(body)),
@@ -27,11 +27,12 @@ export function page(body, id, done) {
 
 const standing = (body) => (body.rewind.state === "active" ? "It works." : `It is ${body.rewind.state}; ${body.live ?? "nothing"} is live.`);
 
-function head({ rewind, pipeline, live, epoch }) {
+function head({ rewind, pipeline, live, epoch }, judged) {
   return facts(
     ["Pipeline", pipeline], ["Kind", rewind.kind],
     ["Makes", link("generation", rewind.job_id)], ["Beside", rewind.live_job_id ? link("generation", rewind.live_job_id) : "none"],
     ["Live now", live ? `${live}, epoch ${epoch}` : "nothing"],
+    judged && ["Verdict", badge(judged.verdict), ` ${Object.entries(judged.counts).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`],
     ["Since", instant(rewind.created_at)], rewind.ended_at && ["Ended", instant(rewind.ended_at)],
     rewind.reason && ["Reason", rewind.reason],
     ["Plan", h("code", {}, rewind.plan_id)], ["In Airflow", airflow(`dags/rewind_${pipeline}`, `rewind_${pipeline}`)],
@@ -73,7 +74,7 @@ function race({ race: found, candidate, replaced }) {
 function verdict({ verdict: found, approval, observed, evidence, rewind }) {
   const counts = Object.entries(found.counts).map(([name, rows]) => [name, name, whole(rows)]);
   return [
-    h("p", { key: "verdict" }, badge(found.verdict), ` attempt ${found.attempt}, `, instant(found.at), found.reason && ` – ${found.reason}`),
+    h("p", { key: "verdict" }, badge(found.verdict), ` attempt ${found.attempt}, `, instant(found.at), found.reason && `: ${found.reason}`),
     table("Rows by class", ["class", "rows"], counts),
     h("p", { key: "range" }, `Compared from ${vector(found.floor)} up to ${vector(found.ceiling)}`),
     approval && h("p", { key: "approval" }, badge(approval.answer), ` by ${approval.person || "unknown"}${approval.reason ? `: ${approval.reason}` : ""}`),
