@@ -28,6 +28,7 @@ COPY --from=built --chown=rewind /opt/rewind/jars jars
 COPY --chown=rewind deploy deploy
 COPY --chown=rewind jobs jobs
 COPY --chown=rewind dags dags
+COPY --chown=rewind plugins plugins
 COPY --chown=rewind include include
 ENV PYTHONPATH=/opt/rewind/include \
     PYSPARK_PYTHON=/opt/rewind/.venv/bin/python \

@@ -19,6 +19,7 @@ LAYERS = {
     "transforms": {"core"},
     "adapters": {"core", "control", "transforms"},
     "steps": {"core", "control", "transforms", "adapters"},
+    "web": {"core", "control"},
     "local": {"core", "control", "cli"},
     "cli": {"core", "control", "local"},
 }
@@ -29,6 +30,7 @@ OTHERS = {
     "core": set(),
     "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "kafka"},
     "transforms": {"pyspark"},
+    "web": {"sqlalchemy", "fastapi", "pydantic", "httpx"},
 }
 FORBIDDEN = {
     "adapters": {"airflow"},

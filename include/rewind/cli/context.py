@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 
+from rewind.control import listening
 from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings, from_environment
 from rewind.local import cli as local_cli
 from rewind.local import stack
 from rewind.local.airflow_api import AirflowApi
-
-CONNECT_SECONDS = 1.0
 
 
 def environment() -> dict[str, str]:
@@ -32,8 +30,8 @@ def settings() -> Settings:
 
 
 def broker(chosen: Settings) -> Broker | None:
-    """Return the broker, None when nothing listens at its addresses: its client would try for long."""
-    return Broker(chosen) if any(_listens(address) for address in chosen.bootstrap.split(",")) else None
+    """Return the broker, None when nothing listens at its addresses."""
+    return listening.broker(chosen)
 
 
 def airflow_api(variables: Mapping[str, str] = os.environ) -> AirflowApi:
@@ -56,12 +54,3 @@ def _needed(variables: Mapping[str, str], name: str) -> str:
     if not value:
         raise RefusedError(name, "is not set", "REWIND_AIRFLOW_URL needs it beside")
     return value
-
-
-def _listens(address: str) -> bool:
-    host, _, port = address.strip().rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-    except (OSError, ValueError):
-        return False
-    return True

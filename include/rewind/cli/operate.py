@@ -6,7 +6,7 @@ import argparse
 import getpass
 
 from rewind.cli import context, output
-from rewind.control import database, deaths, leases, rewinds, schema, streams
+from rewind.control import database, deaths, leases, schema, steering, streams
 from rewind.control.database import transaction
 from rewind.core.settings import Settings
 
@@ -50,19 +50,14 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _control(arguments: argparse.Namespace, *, paused: bool) -> int:
-    rewind = arguments.rewind
-    with transaction(context.settings().registry_url) as connection:
-        _, limit = rewinds.controls(connection, rewind)
-        rewinds.set_controls(connection, rewind, paused=paused, records_per_second=limit)
+    limit = steering.pause(context.settings().registry_url, arguments.rewind, paused=paused)
     limited = f", at most {limit} records/s" if limit and not paused else ""
     return _tell_controls(arguments, paused, limit, f"{'paused' if paused else 'goes on'}{limited}")
 
 
 def _throttle(arguments: argparse.Namespace) -> int:
     rate = arguments.rate
-    with transaction(context.settings().registry_url) as connection:
-        paused, _ = rewinds.controls(connection, arguments.rewind)
-        rewinds.set_controls(connection, arguments.rewind, paused=paused, records_per_second=rate)
+    paused = steering.throttle(context.settings().registry_url, arguments.rewind, rate)
     return _tell_controls(arguments, paused, rate, f"at most {rate} records/s" if rate else "no limit")
 
 
@@ -73,10 +68,8 @@ def _tell_controls(arguments: argparse.Namespace, paused: bool, rate: int | None
 
 
 def _finish(arguments: argparse.Namespace) -> int:
-    with transaction(context.settings().registry_url) as connection:
-        rewinds.read_active(connection, arguments.rewind)
-        rewinds.fix(connection, arguments.rewind, "finish_now", True)
-    body = {"rewind_id": arguments.rewind, "finish_now": True}
+    steering.finish(context.settings().registry_url, arguments.rewind)
+    body = {"rewind_id": arguments.rewind, steering.FINISH: True}
     output.tell(arguments, body, [f"{arguments.rewind}: its observation ends at the next look"])
     return 0
 

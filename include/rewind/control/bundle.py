@@ -95,18 +95,27 @@ def freeze(made: Bundle, target: Path) -> Bundle:
     return verified(target, made.hash)
 
 
+def listed(folder: Path) -> tuple[dict[str, str], str]:
+    """Return what a bundle's folder says of itself, unchecked: the hashes of its files by path, and that of its zip.
+
+    Raises:
+        IntegrityError: It cannot be read.
+    """
+    try:
+        body = json.loads((folder / "bundle.json").read_text())
+        return dict(body["files"]), str(body["zip"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"bundle {folder}: bundle.json cannot be read ({error}); rewind with same_code") from None
+
+
 def verified(folder: Path, expected: str) -> Bundle:
     """Return the bundle of a folder after checking each of its bytes.
 
     Raises:
         IntegrityError: A file is missing, unlisted or changed, or it is another bundle.
     """
-    try:
-        body = json.loads((folder / "bundle.json").read_text())
-        listed, packed_hash = dict(body["files"]), str(body["zip"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"bundle {folder}: bundle.json cannot be read ({error}); rewind with same_code") from None
-    if _hash(json.dumps(listed, sort_keys=True).encode())[:16] != expected:
+    files, packed_hash = listed(folder)
+    if _hash(json.dumps(files, sort_keys=True).encode())[:16] != expected:
         raise IntegrityError(f"bundle {folder} is not {expected}; rewind with same_code to make a new generation")
     # All of it: spark-submit puts the main's folder first on the path.
     mains = (p for p in (folder / "main").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
@@ -116,12 +125,12 @@ def verified(folder: Path, expected: str) -> Bundle:
         found |= _packed(content)
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise IntegrityError(f"bundle {folder}: rewind.zip cannot be read ({error})") from None
-    changed = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
+    changed = sorted(name for name in files.keys() | found.keys() if files.get(name) != found.get(name))
     if not changed and _hash(content) != packed_hash:
         changed = ["rewind.zip"]
     if changed:
         raise IntegrityError(f"bundle {folder}: changed since it was frozen: {', '.join(changed)}")
-    return Bundle(folder, expected, listed)
+    return Bundle(folder, expected, files)
 
 
 def text(made: Bundle, name: str) -> str:

@@ -106,13 +106,22 @@ class Status:
         return body
 
 
-def read(settings: Settings, broker: BrokerReader | None, now: datetime | None = None) -> Status:
+def read(
+    settings: Settings,
+    broker: BrokerReader | None,
+    now: datetime | None = None,
+    *,
+    pipeline: str = "",
+    collected: bool = True,
+) -> Status:
     """Return the state of an installation.
 
     Args:
         settings: The installation.
         broker: Where Kafka's ends are read; None when it is known to be away.
         now: The instant that ages are counted to, UTC without zone as the registry stores it.
+        pipeline: The one pipeline to read; empty for all.
+        collected: Whether jobs are read that have been collected, of which an old pipeline has many.
     """
     now = now or registry_now()
     declared, broken = pipelines.load_all(settings.pipelines)
@@ -121,7 +130,8 @@ def read(settings: Settings, broker: BrokerReader | None, now: datetime | None =
     try:
         with snapshot(settings.registry_url) as connection:
             ends = Ends(broker, settings.bootstrap)
-            deployed = [_deployed(connection, name, known.get(name), ends, now) for name in _deployed_names(connection)]
+            wanted = [name for name in _deployed_names(connection) if pipeline in ("", name)]
+            deployed = [_deployed(connection, known.get(name), name, ends, now, collected) for name in wanted]
             mirrors = tuple(mirror_of(connection, topic, ends, now) for topic in _mirrored(connection))
     except (RefusedError, RetryError) as problem:
         read_or_empty = isinstance(problem, RefusedError)
@@ -162,15 +172,15 @@ def _mirrored(connection: Connection) -> list[str]:
 
 
 def _deployed(
-    connection: Connection, name: str, declared: PipelineView | None, ends: Ends, now: datetime
+    connection: Connection, declared: PipelineView | None, name: str, ends: Ends, now: datetime, collected: bool
 ) -> PipelineView:
-    jobs = jobs_of(connection, name, ends, now)
+    jobs = jobs_of(connection, name, ends, now, collected=collected)
     pointer = connection.execute(select(schema.pointers).where(schema.pointers.c.pipeline == name)).one_or_none()
     return PipelineView(
         name=name,
         declared=declared is not None and declared.declared,
         problem="its folder is gone" if declared is None else declared.problem,
-        source_topic=jobs[-1].source_topic,
+        source_topic=jobs[-1].source_topic if jobs else "",
         live=None if pointer is None else pointer.job_id,
         epoch=0 if pointer is None else pointer.epoch,
         jobs=jobs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select
 from rewind.control import mirror_log, progress, schema
 from rewind.control.database import vector_from_json
 from rewind.control.status_drivers import ENDED, Driver, driver_of
-from rewind.core import names
+from rewind.core import lifecycle, names
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind
 from rewind.core.world import Batch, BrokerReader, Topic
@@ -41,6 +41,7 @@ class Job:
         driver: Its driver.
         grace_until: Until when it is kept for a rollback, UTC.
         note: What a reader should know besides, such as a recreated topic.
+        watermark: Event time up to which its last batch closed results, UTC; None without a watermark.
     """
 
     job_id: str
@@ -58,6 +59,7 @@ class Job:
     driver: Driver
     grace_until: datetime | None
     note: str = ""
+    watermark: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,15 @@ class Ends:
         return self._broker is not None
 
 
-def jobs_of(connection: Connection, pipeline: str, ends: Ends, now: datetime) -> tuple[Job, ...]:
-    """Return the generations and repairs of a pipeline, oldest first."""
+def jobs_of(
+    connection: Connection, pipeline: str, ends: Ends, now: datetime, *, collected: bool = True
+) -> tuple[Job, ...]:
+    """Return the generations and repairs of a pipeline, oldest first, those that have been collected on request."""
     table = schema.generations
-    rows = connection.execute(select(table).where(table.c.pipeline == pipeline).order_by(table.c.created_at))
+    wanted = table.c.pipeline == pipeline
+    if not collected:
+        wanted &= table.c.state != lifecycle.COLLECTED
+    rows = connection.execute(select(table).where(wanted).order_by(table.c.created_at))
     return tuple(_job(connection, row, ends, now) for row in rows.all())
 
 
@@ -158,7 +165,13 @@ def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Jo
         driver=driver_of(connection, row.job_id, row.state, now),
         grace_until=row.grace_until,
         note=note,
+        watermark=_watermark(batches[0]) if batches else None,
     )
+
+
+def _watermark(last: Batch) -> datetime | None:
+    milliseconds = last.closing_watermark
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
 
 
 def _lag(position: Vector, row: Row[Any], ends: Ends, source: str) -> tuple[int | None, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,6 +39,7 @@ class Backfill:
         seconds_left: Estimate of the time to the end of the last chunk cut; None without a rate.
         paused: Whether it is paused.
         records_per_second: Its limit; None without one.
+        partitions: Per partition the offsets that are done, and those that all chunks span.
     """
 
     chunks_done: int
@@ -50,6 +51,7 @@ class Backfill:
     seconds_left: float | None
     paused: bool
     records_per_second: int | None
+    partitions: Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,15 @@ def rewinds_of(
     return tuple(_view(connection, rewind, {job.job_id: job for job in jobs}, now) for rewind in shown)
 
 
+def rewind_of(connection: Connection, rewind_id: str, jobs: Sequence[Job], now: datetime) -> RewindView:
+    """Return one rewind, however long it has ended.
+
+    Raises:
+        RefusedError: There is none of that id.
+    """
+    return _view(connection, rewinds.read(connection, rewind_id), {job.job_id: job for job in jobs}, now)
+
+
 def backfill_of(connection: Connection, rewind_id: str, now: datetime) -> Backfill | None:
     """Return how far the backfill of a rewind has come, or None before its first wave."""
     table = schema.chunks
@@ -130,7 +141,17 @@ def backfill_of(connection: Connection, rewind_id: str, now: datetime) -> Backfi
         seconds_left=round((offsets - offsets_done) / speed, 1) if speed else None,
         paused=paused,
         records_per_second=limit,
+        partitions=_by_partition(rows),
     )
+
+
+def _by_partition(rows: Iterable[Any]) -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        for partition, (start, end) in row.ranges.items():
+            done, span = found.get(int(partition), (0, 0))
+            found[int(partition)] = (done + (end - start if row.state == DONE else 0), span + end - start)
+    return dict(sorted(found.items()))
 
 
 def _span(row: Any) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from urllib import error, parse, request
 
+from rewind.core.answers import settled
 from rewind.core.errors import RetryError, RewindError
 
 TIMEOUT_SECONDS = 30
 READ_TRIES = 3
 PAGE = 100
-SETTLE = timedelta(seconds=3)
 
 
 class AirflowApiError(RewindError):
@@ -120,7 +120,7 @@ class AirflowApi:
         question's task parked is lost, and the task is taken for failed.
         """
         found = self._pages(f"{_run(dag_id, run_id)}/hitlDetails", "hitl_details", {"response_received": "false"})
-        return [asked for asked in found if _settled(asked)]
+        return [asked for asked in found if settled(asked["task_instance"]["start_date"], datetime.now(UTC))]
 
     def hitl_answer(
         self,
@@ -185,11 +185,6 @@ class AirflowApi:
                 if not left:
                     raise RetryError(f"Airflow does not answer at {self._url}: {unreachable}") from unreachable
         return json.loads(text) if text else None
-
-
-def _settled(asked: Mapping[str, Any]) -> bool:
-    begun = asked["task_instance"]["start_date"]
-    return begun is not None and datetime.now(UTC) - datetime.fromisoformat(begun) > SETTLE
 
 
 def _run(dag_id: str, run_id: str) -> str:

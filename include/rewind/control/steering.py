@@ -1,0 +1,44 @@
+"""What a person may change while a rewind runs: the pace of its backfill, and the end of its observation."""
+
+from __future__ import annotations
+
+from rewind.control import rewinds
+from rewind.control.database import transaction
+
+FINISH = "finish_now"
+"""The fact that ends an observation at its next look."""
+
+
+def pause(registry_url: str, rewind_id: str, *, paused: bool) -> int | None:
+    """Pause the backfill of an active rewind after its chunk, or let it go on; return its limit in records a second.
+
+    Raises:
+        RefusedError: The rewind is unknown or not active.
+    """
+    with transaction(registry_url) as connection:
+        _, limit = rewinds.controls(connection, rewind_id)
+        rewinds.set_controls(connection, rewind_id, paused=paused, records_per_second=limit)
+    return limit
+
+
+def throttle(registry_url: str, rewind_id: str, records_per_second: int | None) -> bool:
+    """Limit the backfill of an active rewind, None lifts the limit; return whether it is paused.
+
+    Raises:
+        RefusedError: The rewind is unknown or not active, or the limit is below 1.
+    """
+    with transaction(registry_url) as connection:
+        paused, _ = rewinds.controls(connection, rewind_id)
+        rewinds.set_controls(connection, rewind_id, paused=paused, records_per_second=records_per_second)
+    return paused
+
+
+def finish(registry_url: str, rewind_id: str) -> None:
+    """End the observation of an active rewind at its next look.
+
+    Raises:
+        RefusedError: The rewind is unknown or not active.
+    """
+    with transaction(registry_url) as connection:
+        rewinds.read_active(connection, rewind_id)
+        rewinds.fix(connection, rewind_id, FINISH, True)

@@ -1,0 +1,114 @@
+"""What an action does: a DAG run, an answer to its question, or a line in the registry that the run reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from rewind.control import steering
+from rewind.control.status import PipelineView
+from rewind.control.status_rewinds import RewindView
+from rewind.core.errors import RefusedError
+from rewind.core.settings import Settings
+from rewind.web import offers
+from rewind.web.airflow_port import AirflowPort
+
+LONGEST_REASON = 2_000
+
+
+@dataclass(frozen=True)
+class Act:
+    """One action, as a person asked for it.
+
+    Attributes:
+        request: Theirs.
+        settings: The installation.
+        airflow: Airflow.
+        pipeline: The pipeline.
+        rewind: The rewind.
+        reason: Why.
+        rate: Records a second; None lifts the limit.
+    """
+
+    request: Request
+    settings: Settings
+    airflow: AirflowPort
+    pipeline: PipelineView
+    rewind: RewindView
+    reason: str
+    rate: int | None
+
+
+async def act(action: str, asked: Act) -> str:
+    """Do what was asked for, and return what has been started, as one sentence.
+
+    Raises:
+        RefusedError: It is not on offer now, lacks its reason, or Airflow or the registry refuse it.
+        RetryError: The registry is locked, or the question was asked a moment ago.
+    """
+    offered = {offer.name: offer for offer in offers.offers(asked.pipeline, asked.rewind)}
+    if action not in offered:
+        problem = f"{action} is not possible for {asked.rewind.id} now"
+        raise RefusedError("action", problem, "Look at the page again")
+    if offered[action].asks == offers.NEEDED and not asked.reason.strip():
+        raise RefusedError("reason", "is empty", "A failed verdict needs one")
+    return await _ACTS[action](asked)
+
+
+def _answer(chosen: str) -> Callable[[Act], Awaitable[str]]:
+    async def answer(asked: Act) -> str:
+        dag_id = offers.dag_of(offers.APPROVE, asked.pipeline.name)
+        run = await asked.airflow.answer(asked.request, dag_id, asked.rewind.id, chosen, asked.reason)
+        return f"answered {chosen} to run {run}"
+
+    return answer
+
+
+async def _abort(asked: Act) -> str:
+    return await _trigger(asked, offers.ABORT, {"rewind_id": asked.rewind.id, "reason": asked.reason})
+
+
+async def _roll_back(asked: Act) -> str:
+    conf = {"to": asked.rewind.live_job_id, "reason": asked.reason, "dry_run": False}
+    return await _trigger(asked, offers.ROLL_BACK, conf)
+
+
+async def _trigger(asked: Act, action: str, conf: Mapping[str, Any]) -> str:
+    dag_id = offers.dag_of(action, asked.pipeline.name)
+    return f"{dag_id}: run {await asked.airflow.trigger(asked.request, dag_id, conf)}"
+
+
+async def _pause(asked: Act) -> str:
+    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, paused=True)
+    return "paused after its chunk"
+
+
+async def _resume(asked: Act) -> str:
+    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, paused=False)
+    return "goes on"
+
+
+async def _throttle(asked: Act) -> str:
+    await asyncio.to_thread(steering.throttle, asked.settings.registry_url, asked.rewind.id, asked.rate)
+    return f"at most {asked.rate} records/s" if asked.rate else "no limit"
+
+
+async def _finish(asked: Act) -> str:
+    await asyncio.to_thread(steering.finish, asked.settings.registry_url, asked.rewind.id)
+    return "its observation ends at the next look"
+
+
+_ACTS: Mapping[str, Callable[[Act], Awaitable[str]]] = {
+    offers.APPROVE: _answer("Approve"),
+    offers.REJECT: _answer("Reject"),
+    offers.PAUSE: _pause,
+    offers.RESUME: _resume,
+    offers.THROTTLE: _throttle,
+    offers.ABORT: _abort,
+    offers.FINISH: _finish,
+    offers.ROLL_BACK: _roll_back,
+}

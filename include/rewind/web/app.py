@@ -1,0 +1,182 @@
+"""The routes of the page. Whoever mounts it says who may read, and who may run which DAG."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from pydantic import BaseModel, Field
+
+from rewind.control import generations, requests, rewinds
+from rewind.control.snapshot import snapshot
+from rewind.core.errors import RefusedError, RetryError
+from rewind.web import files, generation_page, history, offers, overview, rewind_page
+from rewind.web.actions import LONGEST_REASON, Act, act
+from rewind.web.airflow_port import AirflowPort
+from rewind.web.state import State
+from rewind.web.wire import encoded
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may do what.
+
+    Attributes:
+        reader: FastAPI dependency of every route: returns the person, or answers 401 or 403.
+        may_run: Whether a person may run a DAG.
+    """
+
+    reader: Callable[..., Any]
+    may_run: Callable[[Any, str], bool]
+
+
+class Asked(BaseModel):
+    """Body of an action."""
+
+    reason: str = Field("", max_length=LONGEST_REASON)
+    rate: int | None = Field(None, ge=1)
+
+
+def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
+    """Return the app; each of its routes asks `access.reader` first."""
+    app = FastAPI(
+        title="Rewind",
+        dependencies=[Depends(access.reader)],
+        openapi_url=None,
+        exception_handlers={RefusedError: _refused, RetryError: _unreachable},
+    )
+    _add_pages(app)
+    _add_views(app, state, access)
+    _add_files(app, state)
+    _add_actions(app, state, access, airflow)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/")
+    def index() -> Response:
+        return _asset("index.html")
+
+    @app.get("/assets/{name}")
+    def asset(name: str) -> Response:
+        return _asset(name)
+
+
+def _add_views(app: FastAPI, state: State, access: Access) -> None:
+    asks = Depends(access.reader)
+
+    @app.get("/api/overview")
+    def of_all(request: Request) -> Response:
+        return _json(request, overview.overview(state.look()))
+
+    @app.get("/api/history")
+    def of_the_past(request: Request) -> Response:
+        found = state.look()
+        with snapshot(state.settings().registry_url) as connection:
+            return _json(request, history.history(connection, found))
+
+    @app.get("/api/rewinds/{rewind_id}")
+    def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
+        settings = state.settings()
+        with snapshot(settings.registry_url) as connection:
+            found = state.look(rewinds.read(connection, rewind_id).pipeline)
+            body = rewind_page.rewind_page(settings, connection, found, rewind_id)
+        for offer in body["offers"]:
+            offer["allowed"] = access.may_run(person, offers.dag_of(offer["name"], body["pipeline"]))
+        return _json(request, body)
+
+    @app.get("/api/generations/{job_id}")
+    def of_a_generation(request: Request, job_id: str) -> Response:
+        settings = state.settings()
+        with snapshot(settings.registry_url) as connection:
+            found = state.look(generations.read(connection, job_id).pipeline)
+            return _json(request, generation_page.generation_page(settings, connection, found, job_id))
+
+    @app.get("/api/run")
+    def of_a_run(request: Request, dag_id: str, run_id: str) -> Response:
+        return _json(request, {"rewind_id": requests.rewind_id(dag_id, run_id)})
+
+
+def _add_files(app: FastAPI, state: State) -> None:
+    @app.get("/api/rewinds/{rewind_id}/evidence/{name}")
+    def evidence(rewind_id: str, name: str) -> Response:
+        folder = files.evidence_folder(state.settings(), rewind_id)
+        return _text(files.tail(folder, name, files.LONGEST_EVIDENCE))
+
+    @app.get("/api/streams/{owner}/logs/{name}")
+    def log(owner: str, name: str) -> Response:
+        return _text(files.tail(files.logs_folder(state.settings(), owner), name, files.TAIL))
+
+
+def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPort) -> None:
+    asks = Depends(access.reader)
+
+    @app.post("/api/rewinds/{rewind_id}/actions/{action}")
+    async def action_on(request: Request, rewind_id: str, action: str, asked: Asked, person: Any = asks) -> Response:
+        if action not in offers.DAGS:
+            raise RefusedError("action", f"{action!r} is unknown", f"Actions are {', '.join(offers.DAGS)}")
+        settings = state.settings()
+        pipeline, rewind = await asyncio.to_thread(_seen, state, rewind_id)
+        dag_id = offers.dag_of(action, pipeline.name)
+        if not await asyncio.to_thread(access.may_run, person, dag_id):
+            raise HTTPException(403, f"running {dag_id} is not allowed to you")
+        wanted = Act(request, settings, airflow, pipeline, rewind, asked.reason, asked.rate)
+        try:
+            done = await act(action, wanted)
+        except RefusedError as refused:
+            raise HTTPException(409, str(refused)) from refused
+        finally:
+            state.forget()
+        return _json(request, {"done": done})
+
+
+def _seen(state: State, rewind_id: str) -> Any:
+    # What is on offer is decided by the registry as it is now, not by what a browser was shown.
+    state.forget()
+    with snapshot(state.settings().registry_url) as connection:
+        found = state.look(rewinds.read(connection, rewind_id).pipeline)
+        return rewind_page.seen(connection, found, rewind_id)
+
+
+def _json(request: Request, body: Mapping[str, Any]) -> Response:
+    content, tag = encoded(body)
+    headers = {**HEADERS, "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def _text(content: bytes) -> Response:
+    return Response(content, media_type=TEXT, headers=HEADERS)
+
+
+def _asset(name: str) -> Response:
+    found = resources.files("rewind.web") / "assets" / name
+    kind = TYPES.get(name.rpartition(".")[2])
+    if "/" in name or name.startswith(".") or kind is None or not found.is_file():
+        raise HTTPException(404, "there is no such file")
+    return Response(found.read_bytes(), media_type=kind, headers=HEADERS)
+
+
+async def _refused(_request: Request, problem: Any) -> Response:
+    return Response(str(problem), 404, media_type=TEXT, headers=HEADERS)
+
+
+async def _unreachable(_request: Request, problem: Any) -> Response:
+    return Response(str(problem), 503, media_type=TEXT, headers=HEADERS)

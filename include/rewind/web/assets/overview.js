@@ -1,0 +1,46 @@
+// Each pipeline on one card.
+import { h } from "./dom.js";
+import { ago, airflow, badge, bar, behind, facts, instant, link, rate, span, table } from "./format.js";
+
+export const path = () => "api/overview";
+export const title = () => "Overview";
+
+export function page(body) {
+  if (!body.pipelines.length) return [h("h1", {}, "Pipelines"), h("p", {}, "No pipeline is declared. Add a folder to include/pipelines; README.md says how.")];
+  return [h("h1", {}, "Pipelines"), h("div", { class: "cards" }, body.pipelines.map(card))];
+}
+
+function card(pipeline) {
+  return h("article", { class: "card", key: pipeline.name, "aria-label": pipeline.name },
+    h("h2", {}, pipeline.name),
+    h("p", { class: "answer" }, pipeline.answer),
+    pipeline.live && live(pipeline),
+    pipeline.active && active(pipeline.active),
+    pipeline.others.length > 0 && table("Beside it", ["job", "state", "driver", "lag"], pipeline.others.map((job) => [job.job_id, link("generation", job.job_id), badge(job.state), badge(job.driver.state), behind(job.lag)])),
+    pipeline.garbage.map((g) => h("p", { class: "quiet", key: `garbage ${g.job_id}` }, `garbage of ${g.job_id}: ${g.things} things, ${g.waits}`)),
+    h("p", { class: "links" }, pipeline.live && airflow(`dags/rewind_${pipeline.name}`, "Rewind it"), !pipeline.live && !pipeline.problem && airflow(`dags/deploy_${pipeline.name}`, "Deploy it"), pipeline.last && h("span", {}, "last rewind ", link("rewind", pipeline.last.id), " ", badge(pipeline.last.state))),
+  );
+}
+
+function live({ live: job, epoch, mirror, source_topic: topic }) {
+  return facts(
+    ["Live", link("generation", job.job_id), " ", badge(job.state)],
+    ["Epoch", String(epoch)],
+    ["Driver", badge(job.driver.state)],
+    ["Lag", behind(job.lag)],
+    ["Rate", rate(job.rate)],
+    ["Last batch", ago(job.last_batch_at)],
+    job.watermark && ["Watermark", instant(job.watermark)],
+    ["Mirror", mirror ? ["driver ", badge(mirror.driver.state), ` ${behind(mirror.lag)}, last commit ${ago(mirror.committed_at)}`] : `none of ${topic}`],
+    job.note && ["Note", job.note],
+  );
+}
+
+function active(rewind) {
+  const done = rewind.steps.filter((step) => step.state === "done").length;
+  return h("div", { class: "active", key: "active" },
+    h("p", {}, "Rewind ", link("rewind", rewind.id), ` to ${rewind.job_id}: ${rewind.step} (${done} of ${rewind.steps.length} steps done)`),
+    rewind.backfill && rewind.step === "backfill" && h("p", {}, "Backfill ", bar(Number(rewind.backfill[0]), Number(rewind.backfill[1]), "backfill"), rewind.seconds_left !== null && `, about ${span(rewind.seconds_left)} left`),
+    rewind.waits && h("p", { class: "waits" }, `Waits: ${rewind.waits}`),
+  );
+}

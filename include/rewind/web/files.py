@@ -1,0 +1,62 @@
+"""Evidence and logs, served from their folders alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rewind.core import names
+from rewind.core.errors import RefusedError
+from rewind.core.settings import Settings
+
+TAIL = 64 * 1024
+"""Bytes from the end of a log that are shown."""
+LONGEST_EVIDENCE = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that can be opened: its name and its size in bytes."""
+
+    name: str
+    bytes: int
+
+
+def evidence_folder(settings: Settings, rewind_id: str) -> Path:
+    """Return the folder of a rewind's evidence, which may be missing.
+
+    Raises:
+        RefusedError: The id is no legal name, or the folder is a link.
+    """
+    return names.inside(settings.evidence, rewind_id, "rewind_id")
+
+
+def logs_folder(settings: Settings, owner: str) -> Path:
+    """Return the folder of a stream's logs, which may be missing.
+
+    Raises:
+        RefusedError: The owner is no legal name, or the folder is a link.
+    """
+    return names.inside(settings.home / "logs" / "streams", owner, "owner")
+
+
+def listed(folder: Path) -> list[File]:
+    """Return the files of a folder by name; neither links nor hidden ones."""
+    if not folder.is_dir():
+        return []
+    plain = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink())
+    return [File(path.name, path.stat().st_size) for path in plain if not path.name.startswith(".")]
+
+
+def tail(folder: Path, name: str, length: int) -> bytes:
+    """Return the last bytes of a file of a folder.
+
+    Raises:
+        RefusedError: There is none of that name, it is no legal name, or a link.
+    """
+    path = names.inside(folder, name, "file")
+    if not path.is_file():
+        raise RefusedError("file", f"{name!r} is unknown", "Choose one that is listed")
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - length))
+        return file.read(length)

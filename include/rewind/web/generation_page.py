@@ -1,0 +1,65 @@
+"""The page of one generation or repair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from rewind.control import bundle, generations, manifest, progress, rewinds, supervise
+from rewind.control.status import Status
+from rewind.core.differences import Difference, Version, differences
+from rewind.core.errors import IntegrityError, RefusedError
+from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind.web import files
+from rewind.web.wire import wire
+
+BATCHES = 50
+
+
+def generation_page(settings: Settings, connection: Connection, found: Status, job_id: str) -> dict[str, Any]:
+    """Return what the page of a generation shows.
+
+    Raises:
+        RefusedError: There is none of that id.
+    """
+    shown = generations.read(connection, job_id)
+    pipeline = found.pipeline(shown.pipeline)
+    live = None if pipeline.live in (None, job_id) else generations.read(connection, str(pipeline.live))
+    code, problem = _code(settings, job_id)
+    body = {
+        "at": found.at,
+        "problems": [*found.problems, *([problem] if problem else [])],
+        "pipeline": shown.pipeline,
+        "live": pipeline.live,
+        "job": next(job for job in pipeline.jobs if job.job_id == job_id),
+        "frozen": shown.frozen,
+        "files": code,
+        "differences": [] if live is None else _differences(settings, live, shown, code),
+        "manifest": manifest.read(connection, job_id),
+        "batches": progress.recent(connection, job_id, BATCHES),
+        "deletions": manifest.ledger(connection, job_id),
+        "rewinds": [r for r in rewinds.all_of(connection, shown.pipeline) if r.job_id == job_id],
+        "logs": {job_id: files.listed(files.logs_folder(settings, job_id))},
+    }
+    return dict(wire(body))
+
+
+def _differences(settings: Settings, live: Generation, shown: Generation, code: dict[str, str]) -> list[Difference]:
+    other, _ = _code(settings, live.job_id)
+    # Code that was collected tells nothing, not that all files are new.
+    both = (other, code) if other and code else ({}, {})
+    versions = [_version(made, listed) for made, listed in zip((live, shown), both, strict=True)]
+    return differences(versions[0], versions[1])
+
+
+def _version(made: Generation, listed: dict[str, str]) -> Version:
+    return Version(made.frozen["config"], tuple(made.frozen.get("state", ())), listed)
+
+
+def _code(settings: Settings, job_id: str) -> tuple[dict[str, str], str]:
+    try:
+        return bundle.listed(supervise.generation_folder(settings, job_id) / "bundle")[0], ""
+    except (IntegrityError, RefusedError):
+        return {}, f"the frozen code of {job_id} is not there: it was collected, or not yet frozen"

@@ -1,0 +1,79 @@
+"""The Rewind page in Airflow: the one file that touches Airflow's web internals (ADR 0023)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
+from airflow.plugins_manager import AirflowPlugin
+from fastapi import HTTPException
+
+from rewind.core.settings import Settings, from_environment
+from rewind.web.airflow_port import AirflowPort
+from rewind.web.app import Access, build
+from rewind.web.state import State
+
+PREFIX = "/rewind"
+
+
+def _closed() -> None:
+    raise HTTPException(403, "Airflow's access control could not be loaded, so this page is closed")
+
+
+def _access() -> Access:
+    """Return Airflow's own rules; when they cannot be loaded, nobody may do anything."""
+    try:
+        from airflow.api_fastapi.app import get_auth_manager
+        from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+        from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+        from airflow.models.dag import DagModel
+        from fastapi import Depends
+    except ImportError:
+        logging.getLogger(__name__).exception("the page of Rewind is closed")
+        return Access(_closed, lambda _person, _dag_id: False)
+
+    def reader(user: GetUserDep, _allowed: None = Depends(requires_access_dag("GET"))) -> Any:
+        return user
+
+    # The names of a function's annotations are looked up in its module, where these are not.
+    reader.__annotations__ = {"user": GetUserDep, "_allowed": None, "return": Any}
+
+    def may_run(user: Any, dag_id: str) -> bool:
+        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+        asked = {"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details}
+        return bool(get_auth_manager().is_authorized_dag(user=user, **asked))
+
+    return Access(reader, may_run)
+
+
+def _airflow() -> Any:
+    from airflow.api_fastapi.app import cached_app
+
+    # With the arguments of Airflow's own main, so that it is the app that serves us.
+    return cached_app(apps=os.environ.get("AIRFLOW_API_APPS", "all"))
+
+
+def _settings() -> Settings:
+    return from_environment(os.environ)
+
+
+def _view(name: str, destination: str, route: str, query: str = "") -> dict[str, str]:
+    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    icons = {"icon": f"{base}{PREFIX}/assets/icon.svg", "icon_dark_mode": f"{base}{PREFIX}/assets/icon-dark.svg"}
+    return {"name": name, "href": f"{base}{PREFIX}/{query}", "destination": destination, "url_route": route, **icons}
+
+
+class RewindPlugin(AirflowPlugin):
+    """The page, in the navigation and as a tab of a DAG run."""
+
+    name = "rewind"
+    fastapi_apps = [  # noqa: RUF012 - the form of Airflow's plugins
+        {"name": "rewind", "url_prefix": PREFIX, "app": build(State(_settings), _access(), AirflowPort(_airflow))}
+    ]
+    external_views = [  # noqa: RUF012
+        {**_view("Rewind", "nav", "rewind"), "nav_top_level": True},
+        _view("Rewind", "dag_run", "rewind_run", "?dag_id={DAG_ID}&run_id={RUN_ID}"),
+    ]

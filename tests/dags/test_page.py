@@ -1,0 +1,321 @@
+"""The page within a real Airflow API app: its rights, its refusals, and what it says when there is nothing to say."""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+from pathlib import Path
+
+import pytest
+from airflow import settings as airflow_settings
+from airflow.api_fastapi import app as airflow_app
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from fastapi.testclient import TestClient
+from starlette.routing import Mount
+
+from rewind.control import database, rewinds
+from rewind.web import offers
+from tests import page_states
+from tests.page_states import HOSTILE, LIVE, REWIND_ID
+
+PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "rewind_plugin.py"
+ROLES = ("viewer", "user", "op", "admin")
+
+
+def load_plugin():
+    spec = importlib.util.spec_from_file_location("rewind_plugin_of_test", PLUGIN)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def airflow():
+    """Airflow's own API app with our plugin, loaded by Airflow from its folder."""
+    from airflow import plugins_manager
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+
+    with pytest.MonkeyPatch.context() as patch:
+        users = ",".join(f"{role}:{role}" for role in ROLES)
+        patch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", users)
+        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+        patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
+        patch.setattr(airflow_settings, "PLUGINS_FOLDER", str(PLUGIN.parent))
+        for kept in (plugins_manager._get_plugins, plugins_manager._get_ui_plugins):
+            kept.cache_clear()
+        import_all_models()
+        Base.metadata.create_all(airflow_settings.engine)
+        airflow_app.cached_app.cache_clear()
+        yield airflow_app.cached_app(apps="all")
+        for kept in (plugins_manager._get_plugins, plugins_manager._get_ui_plugins, airflow_app.cached_app):
+            kept.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def page(airflow):
+    """Our app, as Airflow has mounted it."""
+    return next(route.app for route in airflow.routes if isinstance(route, Mount) and route.path == "/rewind")
+
+
+@pytest.fixture
+def client(airflow):
+    """A client with a role, or without one: `client("viewer")`."""
+
+    def make(role=None):
+        made = TestClient(airflow, base_url="http://airflow.test")
+        if role:
+            user = SimpleAuthManagerUser(username=role, role=role)
+            token = airflow_app.get_auth_manager().generate_jwt(user)
+            made.headers["Authorization"] = f"Bearer {token}"
+        return made
+
+    return make
+
+
+@pytest.fixture
+def installation(make_settings, tmp_path, monkeypatch, page):
+    """An installation of the test's own, which the mounted page finds in its environment."""
+    made = make_settings(REWIND_PIPELINES=str(tmp_path / "declared"))
+    page_states.declare(made)
+    for key, value in made.environment().items():
+        monkeypatch.setenv(key, value)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Let each request look anew."""
+    monkeypatch.setattr("rewind.web.state.FRESH_SECONDS", -1.0)
+
+
+FILLED = {
+    "rewind_id": REWIND_ID,
+    "job_id": LIVE,
+    "owner": LIVE,
+    "name": "page.css",
+    "action": offers.ABORT,
+}
+
+
+def routes(page):
+    return [(method, "/rewind" + r.path.format(**FILLED), r.path) for r in page.routes for method in sorted(r.methods)]
+
+
+def ask(client, method, path):
+    body = {"json": {}} if method == "POST" else {}
+    query = "?dag_id=rewind_visits&run_id=r1" if path.endswith("/api/run") else ""
+    return client.request(method, path + query, **body)
+
+
+def test_the_routes_are_those_that_the_matrix_covers(page):
+    assert sorted((method, path) for method, _, path in routes(page)) == [
+        ("GET", "/"),
+        ("GET", "/api/generations/{job_id}"),
+        ("GET", "/api/history"),
+        ("GET", "/api/overview"),
+        ("GET", "/api/rewinds/{rewind_id}"),
+        ("GET", "/api/rewinds/{rewind_id}/evidence/{name}"),
+        ("GET", "/api/run"),
+        ("GET", "/api/streams/{owner}/logs/{name}"),
+        ("GET", "/assets/{name}"),
+        ("POST", "/api/rewinds/{rewind_id}/actions/{action}"),
+    ]
+
+
+def test_no_route_answers_without_a_login(page, client, installation):
+    page_states.seed(installation, "backfilling")
+    found = {(method, path): ask(client(), method, path).status_code for method, path, _ in routes(page)}
+    assert set(found.values()) == {401}
+
+
+def test_a_forged_token_is_refused(client, installation):
+    asked = client()
+    asked.headers["Authorization"] = "Bearer abc.def.ghi"
+    assert asked.get("/rewind/api/overview").status_code == 403
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_reads(page, client, installation, role):
+    page_states.seed(installation, "backfilling")
+    for folder, name in ((installation.evidence / REWIND_ID, "page.css"), (logs(installation), "page.css")):
+        folder.mkdir(parents=True)
+        (folder / name).write_text("kept")
+    found = {path: ask(client(role), "GET", path).status_code for method, path, _ in routes(page) if method == "GET"}
+    assert set(found.values()) == {200}, found
+
+
+def logs(installation):
+    return installation.home / "logs" / "streams" / LIVE
+
+
+@pytest.mark.parametrize("action", offers.DAGS)
+def test_a_viewer_acts_on_nothing(client, installation, action):
+    page_states.seed(installation, "backfilling")
+    answer = client("viewer").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/{action}", json={"reason": "x", "rate": 5})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        403,
+        f"running {offers.dag_of(action, 'visits')} is not allowed to you",
+    )
+    with database.transaction(installation.registry_url) as connection:
+        assert rewinds.controls(connection, REWIND_ID) == (False, None)
+
+
+def test_what_is_not_allowed_is_shown_so(client, installation):
+    page_states.seed(installation, "backfilling")
+    allowed = {
+        role: {offer["allowed"] for offer in client(role).get(f"/rewind/api/rewinds/{REWIND_ID}").json()["offers"]}
+        for role in ROLES
+    }
+    assert allowed == {"viewer": {False}, "user": {True}, "op": {True}, "admin": {True}}
+
+
+def test_who_may_run_the_dag_pauses_and_throttles(client, installation):
+    page_states.seed(installation, "backfilling")
+    base = f"/rewind/api/rewinds/{REWIND_ID}/actions"
+    user = client("user")
+    assert user.post(f"{base}/throttle", json={"rate": 500}).json() == {"done": "at most 500 records/s"}
+    assert user.post(f"{base}/pause", json={}).json() == {"done": "paused after its chunk"}
+    again = user.post(f"{base}/pause", json={})
+    assert (again.status_code, again.json()["detail"]) == (
+        409,
+        f"action: pause is not possible for {REWIND_ID} now. Look at the page again",
+    )
+    with database.transaction(installation.registry_url) as connection:
+        assert rewinds.controls(connection, REWIND_ID) == (True, 500)
+
+
+def test_a_form_of_another_site_does_nothing(client, installation):
+    """A plain form cannot send JSON; nor does Airflow's cookie travel with it."""
+    page_states.seed(installation, "backfilling")
+    answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/pause", content="{}")
+    assert answer.status_code == 422
+
+
+def test_a_run_is_asked_for_from_airflow_itself_as_the_person(client, installation):
+    page_states.seed(installation, "backfilling")
+    answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/abort", json={"reason": "no"})
+    # No DAG was ever parsed here: that the API says so shows that it was reached, with the person's token.
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "airflow: answered 404: Dag with dag_id: 'abort_visits' not found. Look at the DAG's page",
+    )
+
+
+def test_the_cookie_of_airflows_page_is_a_login_too(client, installation):
+    page_states.seed(installation, "deployed")
+    asked = client()
+    token = airflow_app.get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="viewer", role="viewer"))
+    asked.cookies.set(COOKIE_NAME_JWT_TOKEN, token)
+    assert asked.get("/rewind/api/overview").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("api/rewinds/rw-none", "rewind_id: rewind 'rw-none' is unknown. Look at `python -m rewind status`"),
+        ("api/generations/visits-g9", "job_id: 'visits-g9' is unknown. Look at `python -m rewind status`"),
+        (f"api/rewinds/{REWIND_ID}/evidence/none.json", "file: 'none.json' is unknown. Choose one that is listed"),
+    ],
+)
+def test_what_is_unknown_is_404_in_plain_words(client, installation, path, text):
+    page_states.seed(installation, "deployed")
+    answer = client("viewer").get(f"/rewind/{path}")
+    assert (answer.status_code, answer.text, answer.headers["content-type"]) == (404, text, "text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize("name", ["..%2Fsecret", "%2e%2e", "%2e%2e%2fsecret", "link", ".hidden"])
+def test_no_path_leads_out_of_the_evidence(client, installation, name):
+    page_states.seed(installation, "deployed")
+    folder = installation.evidence / REWIND_ID
+    folder.mkdir(parents=True)
+    (folder.parent / "secret").write_text("secret")
+    (folder / ".hidden").write_text("secret")
+    (folder / "link").symlink_to(folder.parent / "secret")
+    answer = client("admin").get(f"/rewind/api/rewinds/{REWIND_ID}/evidence/{name}")
+    assert answer.status_code == 404
+    assert "secret" not in answer.text.replace("..", "").replace("/secret", "")
+
+
+def test_an_empty_registry_says_so(client, installation):
+    answer = client("viewer").get("/rewind/api/overview")
+    assert answer.status_code == 200
+    body = answer.json()
+    (problem,) = body["problems"]
+    assert problem.startswith(f"registry: there is none at {installation.home}/registry.db. Start the stack")
+    assert [(card["name"], card["answer"]) for card in body["pipelines"]] == [("visits", "nothing is deployed")]
+    assert client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}").status_code == 404
+
+
+def test_a_locked_registry_says_so_and_nothing_more(client, installation, monkeypatch):
+    page_states.seed(installation, "deployed")
+    monkeypatch.setattr("rewind.control.snapshot.BUSY_MILLISECONDS", 50)
+    holder = sqlite3.connect(installation.home / "registry.db", isolation_level=None)
+    holder.execute("PRAGMA journal_mode=DELETE")
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        for path in ("api/overview", "api/history", f"api/rewinds/{REWIND_ID}", f"api/generations/{LIVE}"):
+            answer = client("viewer").get(f"/rewind/{path}")
+            assert (answer.status_code, answer.headers["content-type"]) == (503, "text/plain; charset=utf-8")
+            assert answer.text == f"registry sqlite:///{installation.home}/registry.db: database is locked"
+    finally:
+        holder.close()
+
+
+def test_an_airflow_without_an_installation_says_so(client, monkeypatch, page):
+    monkeypatch.delenv("REWIND_HOME", raising=False)
+    answer = client("viewer").get("/rewind/api/overview")
+    assert (answer.status_code, answer.text) == (
+        503,
+        "REWIND_HOME: is not set. Start the stack with `make up`, or export it",
+    )
+
+
+def test_texts_of_users_are_data(client, installation):
+    page_states.seed(installation, "failed verdict")
+    answer = client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.json()["verdict"]["reason"] == HOSTILE
+
+
+def test_what_did_not_change_is_not_sent_again(client, installation):
+    page_states.seed(installation, "deployed")
+    asked = client("viewer")
+    first = asked.get("/rewind/api/overview")
+    again = asked.get("/rewind/api/overview", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    with database.transaction(installation.registry_url) as connection:
+        page_states.begun(connection)
+    assert asked.get("/rewind/api/overview", headers={"If-None-Match": first.headers["etag"]}).status_code == 200
+
+
+def test_nothing_may_run_that_the_page_does_not_bring(client, installation):
+    policy = client("viewer").get("/rewind/").headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_airflow_shows_it_in_its_navigation_and_as_a_tab_of_a_run(client, airflow):
+    found = client("admin").get("/api/v2/plugins").json()["plugins"]
+    (plugin,) = [plugin for plugin in found if plugin["name"] == "rewind"]
+    assert [(view["destination"], view["url_route"], view["href"]) for view in plugin["external_views"]] == [
+        ("nav", "rewind", "/rewind/"),
+        ("dag_run", "rewind_run", "/rewind/?dag_id={DAG_ID}&run_id={RUN_ID}"),
+    ]
+
+
+def test_the_page_is_closed_when_airflows_rules_cannot_be_loaded(monkeypatch, installation):
+    import airflow.api_fastapi.core_api.security as security
+
+    monkeypatch.delattr(security, "requires_access_dag")
+    app = load_plugin().RewindPlugin.fastapi_apps[0]["app"]
+    asked = TestClient(app)
+    found = {ask(asked, method, path.removeprefix("/rewind")).status_code for method, path, _ in routes(app)}
+    assert found == {403}
+
+
+def test_the_plugin_has_no_helper_beside_it():
+    """Airflow imports each Python file below the folder under its bare stem."""
+    assert [path.name for path in PLUGIN.parent.rglob("*.py")] == [PLUGIN.name]

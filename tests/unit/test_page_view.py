@@ -1,0 +1,230 @@
+"""What the page says of each seeded state: how it is, what it waits for, what can be done, and what that does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rewind.control import database, rewinds, status
+from rewind.control.lag_history import BATCHES, POINTS, lag_history
+from rewind.control.snapshot import snapshot
+from rewind.core.errors import RefusedError
+from rewind.core.settings import from_environment
+from rewind.web import files, generation_page, history, overview, rewind_page
+from rewind.web.wire import encoded, wire
+from tests import page_states
+from tests.page_states import BIG, CANDIDATE, HOSTILE, LIVE, REWIND_ID, STATES, Ends
+
+
+@pytest.fixture
+def settings(tmp_path):
+    places = {"REWIND_HOME": str(tmp_path / "home"), "REWIND_PIPELINES": str(tmp_path / "pipelines")}
+    made = from_environment({**places, "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+    made.home.mkdir()
+    page_states.declare(made)
+    return made
+
+
+@pytest.fixture
+def in_state(settings):
+    def make(state):
+        page_states.seed(settings, state)
+        return status.read(settings, Ends())
+
+    return make
+
+
+def of_rewind(settings, found):
+    with snapshot(settings.registry_url) as connection:
+        return rewind_page.rewind_page(settings, connection, found, REWIND_ID)
+
+
+DEAD = f"the driver of {LIVE} is dead: no failure is known"
+ANSWERS = {
+    "nothing deployed": ("nothing is deployed", None, None, []),
+    "deployed": (DEAD, None, None, []),
+    "planned": (DEAD, "backfill", "", ["abort"]),
+    "backfilling": (DEAD, "backfill", "", ["pause", "throttle", "abort"]),
+    "catching up": (
+        DEAD,
+        "catch_up",
+        f"the driver of {CANDIDATE} is dead: it has not started",
+        ["abort"],
+    ),
+    "quarantined": (DEAD, "catch_up", f"the driver of {CANDIDATE} is quarantined: exit code 1", ["abort"]),
+    "passed": (DEAD, "approve", "verdict pass: answer its approve task in Airflow", ["approve", "reject", "abort"]),
+    "failed verdict": (
+        DEAD,
+        "approve",
+        "verdict fail: answer its approve task in Airflow",
+        ["approve", "reject", "abort"],
+    ),
+    "error verdict": (
+        DEAD,
+        "approve",
+        "the verdict is an error (nothing was compared): mend the cause and clear validate",
+        ["reject", "abort"],
+    ),
+    "failed step": (
+        DEAD,
+        "backfill",
+        "backfill failed (attempt 1): a gap at offset 7; abort_visits takes it back",
+        ["abort"],
+    ),
+    "standby": (f"the driver of {CANDIDATE} is dead: no failure is known", "observe", ..., ["finish", "roll_back"]),
+    "aborted": (DEAD, None, "", []),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_answers_of_each_state(settings, in_state, state):
+    answer, step, waits, offered = ANSWERS[state]
+    found = in_state(state)
+    (card,) = overview.overview(found)["pipelines"]
+    assert card["answer"] == answer
+    assert (card["active"] or {}).get("step") == step
+    if waits is None:
+        return
+    body = of_rewind(settings, found)
+    assert [offer["name"] for offer in body["offers"]] == offered
+    if waits is not ...:
+        assert body["rewind"]["waits"] == waits
+    assert body["live"] == (CANDIDATE if state == "standby" else LIVE)
+
+
+def test_states_that_differ_differ_in_their_text(settings):
+    told = {}
+    for state in STATES:
+        (settings.home / "registry.db").unlink(missing_ok=True)
+        page_states.seed(settings, state)
+        found = status.read(settings, Ends())
+        card = overview.overview(found)["pipelines"][0]
+        rewind = of_rewind(settings, found) if card["active"] or card["last"] else {}
+        parts = ("rewind", "verdict", "offers", "backfill")
+        shown = {part: rewind.get(part) for part in parts} | {"card": card["answer"], "active": card["active"]}
+        told[state] = json.dumps(shown, sort_keys=True)
+    assert len(set(told.values())) == len(STATES)
+
+
+def test_what_the_actions_say_and_ask(settings, in_state):
+    failed = of_rewind(settings, in_state("failed verdict"))["offers"]
+    assert [(offer["label"], offer["asks"], offer["consequence"]) for offer in failed] == [
+        (
+            "Approve",
+            "reason needed",
+            "visits-g2 becomes live instead of visits-g1, which stands by for 3600 s. Readers go to visits_out-g2.",
+        ),
+        ("Reject", "reason", "The rewind is aborted and visits-g2 deleted. Live is untouched."),
+        (
+            "Abort",
+            "reason",
+            "visits-g2 is stopped and all that this rewind made is deleted. Live is untouched.",
+        ),
+    ]
+
+
+def test_a_paused_backfill_offers_to_go_on(settings, in_state):
+    in_state("backfilling")
+    with database.transaction(settings.registry_url) as connection:
+        rewinds.set_controls(connection, REWIND_ID, paused=True, records_per_second=None)
+    body = of_rewind(settings, status.read(settings, Ends()))
+    assert [offer["name"] for offer in body["offers"]] == ["resume", "throttle", "abort"]
+
+
+def test_backfill_by_partition_and_its_end(settings, in_state):
+    backfill = of_rewind(settings, in_state("backfilling"))["backfill"]
+    assert backfill["partitions"] == {"0": [6_000, 12_000], "1": [4_000, 4_000]}
+    assert (backfill["offsets_done"], backfill["offsets"], backfill["chunks_done"]) == (10_000, 16_000, 1)
+
+
+def test_the_race_with_its_gate_and_handoff(settings, in_state):
+    race = of_rewind(settings, in_state("catching up"))["race"]
+    assert race["gate"] == 500
+    assert race["handoff_at"] is not None
+    offsets = [point["offsets"] for point in race["points"]]
+    # Live had a lead of five batches, and wins 20 offsets in each partition while the candidate wins 22.
+    assert (len(offsets), offsets[-1]) == (25, 100)
+    assert offsets == sorted(offsets, reverse=True)
+
+
+def test_a_long_race_is_thinned_and_keeps_its_newest_point(settings, in_state):
+    in_state("deployed")
+    with database.transaction(settings.registry_url) as connection:
+        page_states.ran(connection, LIVE, 1_200, 10)
+        page_states.ran(connection, CANDIDATE, 1_200, 9)
+        found = lag_history(connection, CANDIDATE, LIVE, {0: 0, 1: 0})
+    assert len(found) <= POINTS
+    assert found[-1].offsets == 2 * 1_200
+    assert BATCHES < 1_200
+
+
+def test_numbers_beyond_a_browsers_travel_as_text(settings, in_state):
+    body = of_rewind(settings, in_state("passed"))
+    assert body["verdict"]["counts"] == {"equal": str(BIG), "changed": 0}
+    assert body["verdict"]["ceiling"] == {"0": str(BIG), "1": 9}
+    assert wire([2**53 - 1, 2**53, -(2**53), True]) == [2**53 - 1, str(2**53), str(-(2**53)), True]
+
+
+def test_the_tag_changes_with_the_state_but_not_with_the_clock():
+    body = {"at": "1", "mirror": [{"age_seconds": 1.0, "lag": 3}]}
+    later = {"at": "2", "mirror": [{"age_seconds": 9.0, "lag": 3}]}
+    assert encoded(body)[1] == encoded(later)[1]
+    assert encoded(body)[1] != encoded({**body, "mirror": [{"age_seconds": 1.0, "lag": 4}]})[1]
+
+
+def test_what_was_and_will_be_deleted(settings, in_state):
+    kept = of_rewind(settings, in_state("standby"))
+    (garbage,) = kept["garbage"]
+    assert (garbage["job_id"], garbage["things"]) == (LIVE, [["group", LIVE], ["topic", "visits_out-g1"]])
+    assert garbage["waits"].startswith("kept for a rollback until ")
+    assert kept["deletions"] == []
+
+
+def test_the_ledger_of_an_aborted_rewind(settings, in_state):
+    gone = of_rewind(settings, in_state("aborted"))["deletions"]
+    assert [(d["kind"], d["name"], d["result"]) for d in gone] == [
+        ("group", CANDIDATE, "deleted"),
+        ("topic", "visits_out-g2", "deleted"),
+    ]
+
+
+def test_a_generation_and_what_differs_from_live(settings, in_state):
+    found = in_state("standby")
+    with snapshot(settings.registry_url) as connection:
+        body = generation_page.generation_page(settings, connection, found, LIVE)
+    assert (body["live"], body["job"]["state"], body["differences"]) == (CANDIDATE, "standby", [])
+    assert [(e["kind"], e["name"], e["state"]) for e in body["manifest"]] == [
+        ("group", LIVE, "named"),
+        ("topic", "visits_out-g1", "made"),
+    ]
+    assert body["problems"] == [f"the frozen code of {LIVE} is not there: it was collected, or not yet frozen"]
+    assert len(body["batches"]) == 30
+
+
+def test_the_history_tells_verdict_and_answer(settings, in_state):
+    found = in_state("standby")
+    with snapshot(settings.registry_url) as connection:
+        (line,) = history.history(connection, found)["rewinds"]
+    assert (line["rewind"]["id"], line["verdict"], line["answer"]) == (REWIND_ID, "pass", "approve by ada")
+
+
+@pytest.mark.parametrize("name", ["../verdict-1.json", "..", ".hidden", "a/b", "link.json", "nothing.json", ""])
+def test_evidence_comes_from_its_folder_alone(settings, name):
+    folder = files.evidence_folder(settings, REWIND_ID)
+    folder.mkdir(parents=True)
+    (folder.parent / "verdict-1.json").write_text("outside")
+    (folder / ".hidden").write_text("hidden")
+    (folder / "link.json").symlink_to(folder.parent / "verdict-1.json")
+    (folder / "verdict-1.json").write_text(HOSTILE)
+    assert [file.name for file in files.listed(folder)] == ["verdict-1.json"]
+    assert files.tail(folder, "verdict-1.json", 4) == HOSTILE[-4:].encode()
+    with pytest.raises(RefusedError):
+        files.tail(folder, name, 100)
+
+
+def test_a_folder_that_is_a_link_is_refused(settings, tmp_path):
+    settings.evidence.mkdir(parents=True)
+    (settings.evidence / REWIND_ID).symlink_to(tmp_path)
+    with pytest.raises(RefusedError, match="is a link"):
+        files.evidence_folder(settings, REWIND_ID)
