@@ -8,6 +8,9 @@ from rewind.core.pipeline import Pipeline
 from rewind.core.world import Generation
 from rewind.transforms import spans
 
+SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""With it a query whose sources have names can go on with another source and the same state."""
+
 _STATE = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -15,8 +18,7 @@ _STATE = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Nobody asks how many rows a state has, and the count costs a read before each write.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # A query whose sources have names can go on with another source and the same state.
-    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    SOURCE_EVOLUTION: "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
     # Else a restart on a batch that was not committed dies in Spark 4.2 (`None.get` in OfflineStateRepartitionUtils).
     "spark.sql.streaming.checkUnfinishedRepartitionOnRestart": "false",

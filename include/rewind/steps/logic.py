@@ -7,6 +7,7 @@ import importlib
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rewind.adapters.session import SOURCE_EVOLUTION
 from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
@@ -61,4 +62,8 @@ def empty_stream(spark: SparkSession) -> DataFrame:
     """Return a streaming frame of source records, to look at plans: a watermark has no place in that of a batch."""
     fields = empty_records(spark).schema.fields
     nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in fields)
-    return spark.readStream.format("rate").load().select(*nothing)
+    reader = spark.readStream.format("rate")
+    # Spark wants each source named where sources may change, and none elsewhere.
+    if spark.conf.get(SOURCE_EVOLUTION) == "true":
+        reader = reader.name("nothing")
+    return reader.load().select(*nothing)
