@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, select
 from rewind.control import mirror_log, progress, schema
 from rewind.control.database import vector_from_json
 from rewind.control.status_drivers import ENDED, Driver, driver_of
+from rewind.control.status_watermark import Watermark, watermark_of
 from rewind.core import names
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind
@@ -40,7 +41,8 @@ class Job:
         last_batch_at: When its last batch was committed, UTC.
         driver: Its driver.
         grace_until: Until when it is kept for a rollback, UTC.
-        note: What a reader should know besides, such as a recreated topic.
+        note: What a reader should know besides, such as a recreated topic, or a watermark that stands still.
+        watermark: Of a pipeline with state, its watermark; None before the first one.
     """
 
     job_id: str
@@ -58,6 +60,7 @@ class Job:
     driver: Driver
     grace_until: datetime | None
     note: str = ""
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Jo
     position = progress.position(connection, row.job_id, handoff)
     batches = progress.recent(connection, row.job_id, RATE_BATCHES)
     lag, note = _lag(position, row, ends, source)
+    watermark = None if row.state in ENDED else watermark_of(connection, row.job_id, now)
     return Job(
         job_id=row.job_id,
         state=row.state,
@@ -157,7 +161,8 @@ def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Jo
         last_batch_at=batches[0].at if batches else None,
         driver=driver_of(connection, row.job_id, row.state, now),
         grace_until=row.grace_until,
-        note=note,
+        note="; ".join(filter(None, (note, watermark.told() if watermark else ""))),
+        watermark=watermark,
     )
 
 
