@@ -21,7 +21,7 @@ from tests import cuts, fakes
 from tests.cuts import Arrival, Job, at, millis
 from tests.spark.test_compare import HORIZON, SIDES, located, page
 
-MINUTE = 60_000
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
