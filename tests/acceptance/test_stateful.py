@@ -10,14 +10,25 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rewind.adapters import shared_table
+from rewind.adapters import delta_output, shared_table
 from rewind.adapters.shared_table import SharedTable
 from rewind.control.publications import Counts
+from rewind.core.settings import Settings
+from rewind.steps.logic import empty_stream
 from rewind.transforms import parsing
-from tests import handover, histories
+from tests import cut_cases, fakes, handover, histories
 from tests.ground import ground
 from tests.integration import test_seed_003, test_shared_output, test_stateful, test_window_repair
-from tests.spark import test_shared_table
+from tests.spark import (
+    test_arrival_order,
+    test_delta_output,
+    test_mirror_maintenance,
+    test_null_gate,
+    test_shared_table,
+    test_state_pipelines,
+    test_stateful_cases,
+)
+from tests.spark.test_mirror_maintenance import path  # noqa: F401 - the mirror of C24
 from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the Shows is these tests
     swap,
     test_1_a_batch_that_is_not_committed_forbids_the_swap,
@@ -40,9 +51,7 @@ SEED = int(os.environ.get("SEED") or 5)
 HISTORIES, HISTORY_STEPS = 1_000, 12
 
 MISSING = {
-    "shows_4_cut_into_batches": "each pipeline in 1, 7 and 50 batches: equal newest versions over closed windows",
     "shows_6_state_compared": "a planted single-key difference in state is found; on equal jobs 0",
-    "shows_7_cases": "C13, C19, C24 and half of C36; C01, C03 and C37 are in tests/spark",
 }
 
 
@@ -79,15 +88,21 @@ def test_shows_2_a_million_visits(figure: Figure, jars: Path, tmp_path: Path, sp
         figure("visits", sum(map(len, life.events.values())))
 
 
+@pytest.mark.parametrize("name", cut_cases.SHIPPED)
+def test_shows_4_cut_into_batches(figure: Figure, spark: SparkSession, tmp_path: Path, name: str) -> None:
+    closed = cut_cases.check(spark, tmp_path, name, 3_000, (1, 7, 50))
+    figure(f"{name}_results_equal_in_1_7_and_50_batches", closed)
+
+
 def told(figure: Figure, kind: str, sums: Counts) -> None:
     figure(f"histories_{kind}", f"{HISTORIES:,} of {HISTORY_STEPS} steps, SEED={SEED}, equal the newest-version oracle")
     figure(f"merged_{kind}", f"{sums.written:,} written, {sums.repeated:,} repeated, {sums.stale:,} stale and skipped")
 
 
 def test_shows_5_shared_output_on_delta(figure: Figure, spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "out-shared")
-    shared_table.create(spark, path, test_shared_table.SCHEMA)
-    table = SharedTable(spark, path, parsing.declared(test_shared_table.SCHEMA))
+    place = str(tmp_path / "out-shared")
+    shared_table.create(spark, place, test_shared_table.SCHEMA)
+    table = SharedTable(spark, place, parsing.declared(test_shared_table.SCHEMA))
     steps = histories.drawn(SEED, HISTORIES, HISTORY_STEPS)
     told(figure, "on_delta", test_shared_table.merge_all(spark, table, steps))
 
@@ -103,6 +118,85 @@ def test_shows_5_an_aborted_candidate_leaves_no_trace(figure: Figure, workshop: 
     figure(
         "shared_life", "deployed, aborted without a trace, taken over, rolled back: readers saw the live job's answers"
     )
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """An installation of the case's own, without broker."""
+    return fakes.installation(tmp_path / "home")
+
+
+def test_shows_7_c01(figure: Figure, spark: SparkSession, tmp_path: Path) -> None:
+    tables = [str(tmp_path / name) for name in ("repeated", "other")]
+    for table in tables:
+        delta_output.create(spark, table, test_delta_output.SCHEMA)
+    test_delta_output.test_c01_a_fresh_checkpoint_has_an_id_of_its_own_and_a_repeat_lands_once(spark, tables[0])
+    test_delta_output.test_c01_a_write_under_an_id_that_the_table_holds_with_other_offsets_is_an_error(spark, tables[1])
+    figure("c01_rows_after_a_fresh_checkpoint_and_a_replay", 50)
+
+
+def test_shows_7_c03(figure: Figure, spark: SparkSession, tmp_path: Path) -> None:
+    own = test_arrival_order.own_session(spark)
+    mirrors = [test_arrival_order.reversed_mirror(own, str(tmp_path / name)) for name in ("plain", "compacted")]
+    homes = [tmp_path / f"home-of-{n}" for n in range(2)]
+    test_arrival_order.test_c03_what_arrived_first_is_fed_first_and_nothing_is_late(own, mirrors[0], homes[0])
+    test_arrival_order.test_c03_a_compaction_changes_nothing(own, mirrors[1], homes[1])
+    figure("c03_windows", test_arrival_order.FIVE_EACH)
+
+
+def test_shows_7_c13(figure: Figure, spark: SparkSession, tmp_path: Path) -> None:
+    test_stateful_cases.test_c13_a_driver_that_was_killed_within_a_batch(spark, tmp_path)
+    figure("c13_possibly_repeated", "70-79; 5 repeats counted")
+
+
+def test_shows_7_c19_windows(figure: Figure, spark: SparkSession, tmp_path: Path) -> None:
+    cut, moved = (fakes.installation(tmp_path / name) for name in ("cut", "moved"))
+    test_stateful_cases.test_c19_what_a_start_within_a_window_cuts_is_neither_published_nor_compared(spark, cut)
+    test_stateful_cases.test_c19_from_the_moved_start_the_window_is_whole(spark, moved)
+    figure("c19_windows", "cut ones not published, those of the moved start equal")
+
+
+@pytest.mark.parametrize(("start", "trusted", "emitted", "found"), test_stateful_cases.ONCE)
+def test_shows_7_c19_deduplication(
+    figure: Figure,
+    spark: SparkSession,
+    settings: Settings,
+    start: int,
+    trusted: str | None,
+    emitted: list[str],
+    found: dict[str, int],
+) -> None:
+    test_stateful_cases.test_c19_an_event_is_not_emitted_twice_across_both_outputs(
+        spark, settings, start, trusted, emitted, found
+    )
+    figure(f"c19_e1_emitted_by_the_candidate_from_{start}", len(emitted))
+
+
+def test_shows_7_c24_deletion(figure: Figure, spark: SparkSession, settings: Settings, path: str) -> None:  # noqa: F811
+    test_mirror_maintenance.test_c24_a_privacy_deletion_while_a_backfill_reads(spark, settings, path)
+    figure("c24_rows_of_the_pinned_version_and_of_the_next", "100 and 99")
+
+
+def test_shows_7_c24_vacuum(figure: Figure, spark: SparkSession, settings: Settings, path: str) -> None:  # noqa: F811
+    test_mirror_maintenance.test_c24_a_version_that_a_vacuum_took_stops_a_wave_before_its_first_chunk(
+        spark, settings, path
+    )
+    test_mirror_maintenance.test_c24_missing_files_are_never_ignored(spark)
+    figure("c24_chunks_begun_on_a_version_that_is_gone", 0)
+
+
+def test_shows_7_c36(figure: Figure, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, counted = (fakes.installation(tmp_path / name) for name in ("opened", "counted"))
+    test_stateful_cases.test_c36_a_window_that_no_event_closes_is_open_and_no_difference(spark, opened)
+    test_stateful_cases.test_c36_the_report_counts_the_records_that_each_job_left_out(spark, counted, monkeypatch)
+    test_state_pipelines.test_c36_a_watermark_without_delay_is_refused(empty_stream(spark))
+    figure("c36", "1 open, then 1 equal; 2 and 0 records late; no delay refused; a stuck watermark in tests/unit")
+
+
+def test_shows_7_c37(figure: Figure, spark: SparkSession, settings: Settings, tmp_path: Path, path: str) -> None:  # noqa: F811
+    test_null_gate.test_c37_a_field_that_changes_its_type(spark, tmp_path / "gated")
+    test_mirror_maintenance.test_c37_a_field_that_nobody_declared_is_told_until_it_is(spark, settings, path)
+    figure("c37_share_of_nulls_live_and_candidate", "0 % and 33.3 %: fails; lang told until declared")
 
 
 @pytest.mark.parametrize("like", ["visits_window_counter", "visits_sessions"])

@@ -37,8 +37,8 @@ FIELDS = (
 )
 
 
-@pytest.fixture
-def session(spark: SparkSession) -> SparkSession:
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a session with the settings of a query with state."""
     own = spark.newSession()
     for name, value in {**_STATE, "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}.items():
         own.conf.set(name, value)
@@ -46,9 +46,17 @@ def session(spark: SparkSession) -> SparkSession:
 
 
 @pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    return own_session(spark)
+
+
+@pytest.fixture
 def mirrored(session: SparkSession, tmp_path: Path) -> str:
-    """A mirror whose first commit holds what arrived last."""
-    path = str(tmp_path / "mirror")
+    return reversed_mirror(session, str(tmp_path / "mirror"))
+
+
+def reversed_mirror(session: SparkSession, path: str) -> str:
+    """Make a mirror whose first commit holds what arrived last."""
     mirror.create(session, path)
     for batch, (partition, hour) in enumerate(((0, 12), (1, 10))):
         options = {"application": "m", "batch": batch, "metadata": ""}

@@ -396,3 +396,11 @@ def test_the_pipelines_of_the_checkout_are_sound(project):
     good, broken = pipelines.load_all(project / "include" / "pipelines")
     assert broken == []
     assert "visits_converter" in [p.name for p in good]
+
+
+def test_the_share_of_nulls_is_a_gate():
+    body = {"source": {"topic": "visits", "schema": "a STRING"}, "output": {"topic": "out"}}
+    assert pipelines.parse("visits", body).null_share == 0.01
+    assert pipelines.parse("visits", {**body, "gates": {"null_share": 0.25}}).null_share == 0.25
+    with pytest.raises(RefusedError, match=r"pipeline.yaml.gates.null_share: 2 is greater than the maximum of 1"):
+        pipelines.parse("visits", {**body, "gates": {"null_share": 2}})

@@ -110,3 +110,22 @@ def test_a_disk_that_may_not_do(broker, records, free, needed):
     assert told(facts(records=10_000_000, free_bytes=1_999_999_999), broker) == [
         "1,999,999,999 bytes are free on the data's disk, 2,000,000,000 may be needed"
     ]
+
+
+@pytest.mark.parametrize(("keeps", "tells"), [(4_000.0, False), (3_999.0, True)])
+def test_c24_a_mirror_that_keeps_replaced_files_for_less_than_the_backfill_takes(broker, keeps, tells):
+    found = told(facts(estimate_seconds=4_000.0, mirror_keeps_seconds=keeps), broker)
+    text = (
+        "the mirror keeps replaced files for 3,999 s, and the backfill takes about 4,000 s: a VACUUM by anyone but the "
+        "mirror's own job would take what it still reads. Raise REWIND_MIRROR_RETAIN_HOURS"
+    )
+    assert found == ([text] if tells else [])
+    assert told(facts(estimate_seconds=4_000.0, mirror_keeps_seconds=keeps, mirror=None), broker) == []
+
+
+def test_c37_fields_that_nobody_declared(broker):
+    text = (
+        "newest records of visits hold fields that source.schema does not declare: lang, os. They are left out until "
+        "it does"
+    )
+    assert told(facts(undeclared=("lang", "os")), broker) == [text]

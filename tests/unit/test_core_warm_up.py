@@ -102,3 +102,36 @@ def test_a_release_without_history_is_whole_once_all_that_was_open_has_closed():
     assert warm_up.released(COUNTER, DELAY, live, history) == (450 + 20) * MINUTE + 1
     with pytest.raises(RefusedError):
         warm_up.released(replace(COUNTER, state_horizon="unbounded"), DELAY, live, history)
+
+
+@pytest.mark.parametrize("earliest", [0, 28])
+def test_c19_a_start_within_a_window_moves_back_or_the_window_is_warm_up(earliest):
+    """Window 10:00-10:10 has the events at offsets 26 to 35, a minute apart, each a batch; it is asked from 30."""
+    delay, first = 10 * MINUTE, 10 * 60 - 26
+
+    def at(offset):
+        return Batch(offset, {0: offset}, {0: offset + 1}, 1, NOW, 0, (first + offset - 1) * MINUTE - delay)
+
+    live = fakes.generation(start={0: 0})
+    pipeline = replace(COUNTER, state_horizon="PT20M")
+    history = fakes.FakeLifecycle(live, batches=[at(offset) for offset in range(36)])
+    made = warm_up.begin({0: 30}, {0: earliest}, pipeline, delay, live, history)
+    if earliest:
+        # The mirror lacks the window's first events: the first window that is whole begins at 10:10.
+        assert made.start == {0: 28}
+        assert trusted_window(made) == 10 * 60 + 10
+    else:
+        assert made.start[0] <= 26
+        assert trusted_window(made) <= 10 * 60
+
+
+def trusted_window(made):
+    """Return the start of the first window of ten minutes that is trusted, in minutes since 1970."""
+    return -(-made.trusted_from // (10 * MINUTE)) * 10
+
+
+def test_c19_a_deduplication_depends_on_what_came_a_delay_before_its_results():
+    kept = ("DeduplicateWithinWatermark event_id",)
+    assert warm_up.after_repeats(100, kept, DELAY) == 100 + DELAY
+    assert warm_up.after_repeats(None, kept, DELAY) is None
+    assert warm_up.after_repeats(100, ("Aggregate struct<n:bigint>",), DELAY) == 100

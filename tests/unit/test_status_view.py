@@ -418,7 +418,7 @@ def test_what_was_found_since_the_switch_is_shown_of_ended_rewinds_too(settings,
     shown.print(render.page(found))
     assert f"{BIG:,} rows compared since the switch, DIFFERENCES: 3 changed" in shown.export_text()
     body = json.loads(json.dumps(found.to_json()))["pipelines"][0]["rewinds"][0]["observed"]
-    assert body == {"looks": 1, "after": 120.0, "rows": BIG, "differences": {"changed": 3}, "sample": []}
+    assert body == {"looks": 1, "after": 120.0, "rows": BIG, "differences": {"changed": 3}, "sample": [], "repeated": 0}
 
 
 def test_only_the_last_five_ended_rewinds_are_shown(settings, registry):

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import files
 from rewind.core.errors import IntegrityError
-from rewind.core.offsets import Vector
+from rewind.core.offsets import Ranges, Vector, between
 
 CURE = "Restore the checkpoint from a backup, then run the stream again; without one, rewind with same_code"
 
@@ -92,6 +92,17 @@ def start_offsets(spark: SparkSession, checkpoint: str, batch: int) -> Vector:
     """
     found = end_offsets(spark, checkpoint, batch - 1) if batch else None
     return (first_offsets(spark, checkpoint) if found is None else found) or {}
+
+
+def uncommitted(spark: SparkSession, checkpoint: str) -> Ranges:
+    """Return the Kafka offsets of a batch that was begun and not committed; empty when there is none.
+
+    What it has written so far is written again when it is run again.
+    """
+    begun = last_begun(spark, checkpoint)
+    if begun is None or begun == last_committed(spark, checkpoint):
+        return {}
+    return between(start_offsets(spark, checkpoint, begun), end_offsets(spark, checkpoint, begun) or {})
 
 
 def late_watermark(spark: SparkSession, checkpoint: str, batch: int) -> int:

@@ -6,10 +6,11 @@ range of offsets opens only the files that hold it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
+from urllib.parse import unquote
 
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
@@ -26,9 +27,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rewind.adapters import files
 from rewind.core import names
 from rewind.core.errors import IntegrityError
-from rewind.core.offsets import OffsetRange, Vector
+from rewind.core.offsets import OffsetRange, Ranges, Vector
 from rewind.core.settings import Settings
 
 _HEADER = StructType().add("key", StringType()).add("value", BinaryType())
@@ -46,6 +48,8 @@ SCHEMA = (
     .add("ingest_date", DateType())
 )
 """Columns of a mirror."""
+SHOWN = 20
+"""Undeclared fields that are told."""
 PROPERTIES = {
     "delta.dataSkippingNumIndexedCols": "3",
     "delta.logRetentionDuration": "interval 365 days",
@@ -108,13 +112,17 @@ def read(spark: SparkSession, path: str, version: int) -> DataFrame:
 
 def in_ranges(ranges: Mapping[int, OffsetRange], topic_id: str) -> Column:
     """Return the condition that selects offsets of a topic: data columns only, so that files are skipped."""
-    parts = [
+    return at_any({p: [r] for p, r in ranges.items() if len(r)}) & (F.col("topic_id") == topic_id)
+
+
+def at_any(parts: Mapping[int, Sequence[OffsetRange]]) -> Column:
+    """Return whether a record stands in one of several ranges of its partition."""
+    inside = [
         (F.col("partition") == p) & (F.col("offset") >= r.start) & (F.col("offset") < r.end)
-        for p, r in sorted(ranges.items())
-        if len(r)
+        for p, ranges in sorted(parts.items())
+        for r in ranges
     ]
-    wanted = reduce(Column.__or__, parts, F.lit(False))
-    return wanted & (F.col("topic_id") == topic_id)
+    return reduce(Column.__or__, inside, F.lit(False))
 
 
 def offsets_at(spark: SparkSession, path: str, topic_id: str, instant: datetime) -> Vector:
@@ -124,6 +132,49 @@ def offsets_at(spark: SparkSession, path: str, topic_id: str, instant: datetime)
     first = wanted.groupBy("partition").agg(F.min("offset").alias("first"))
     # One row a partition of the topic.
     return {row["partition"]: row["first"] for row in first.collect()}
+
+
+def undeclared(
+    spark: SparkSession, path: str, version: int, ranges: Ranges, *, topic_id: str, declared: StructType
+) -> list[str]:
+    """Return fields that the JSON objects at some offsets hold and a schema does not declare, in order; some of many.
+
+    Args:
+        spark: The session.
+        path: Path of the table.
+        version: Its version.
+        ranges: Offsets to look at: few, for their records are read.
+        topic_id: Id of their topic.
+        declared: The schema.
+    """
+    text = F.col("value").cast("string")
+    # What is no text or no object has no fields: both give null, and no row.
+    names = F.explode(F.json_object_keys(F.when(F.is_valid_utf8(text), text))).alias("name")
+    found = read(spark, path, version).where(in_ranges(ranges, topic_id)).select(names).distinct()
+    unknown = found.where(~F.col("name").isin(*declared.names)).orderBy("name").limit(SHOWN)
+    return [row["name"] for row in unknown.collect()]
+
+
+def check_readable(spark: SparkSession, path: str, version: int) -> None:
+    """Check that all files of a version are still there, before anything depends on them.
+
+    Delta's log tells versions for longer than a VACUUM leaves their files: without this a backfill would end at the
+    first file that is gone, half done.
+
+    Raises:
+        IntegrityError: The version is no longer readable.
+    """
+    needed: dict[str, set[str]] = {}
+    for uri in read(spark, path, version).inputFiles():
+        place, _, name = unquote(uri).rpartition("/")
+        needed.setdefault(place, set()).add(name)
+    gone = [name for place, wanted in needed.items() for name in wanted - set(files.names(spark, place))]
+    if gone:
+        count = sum(map(len, needed.values()))
+        cure = "A VACUUM took them: abort, and plan anew"
+        raise IntegrityError(
+            f"mirror version {version} is no longer readable: {len(gone)} of its {count} files are gone. {cure}"
+        )
 
 
 def compact(spark: SparkSession, path: str, day: str, file_records: int) -> None:

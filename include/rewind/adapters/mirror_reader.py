@@ -5,15 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from rewind.adapters import mirror
 from rewind.control import mirror_log
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
-from rewind.core.offsets import Vector
+from rewind.core.offsets import OffsetRange, Vector
 from rewind.core.settings import Settings
 from rewind.core.world import MirrorState, Topic
+
+SAMPLED = 1_000
+"""Newest offsets of a partition whose records are looked at for fields that nobody declared."""
 
 
 class Mirror:
@@ -37,6 +41,15 @@ class Mirror:
             raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
         path = mirror.table_path(self._settings, topic)
         return mirror.offsets_at(self._spark, path, found.id, instant)
+
+    def undeclared(self, topic: str, declared: StructType) -> list[str]:
+        """Return fields that newest records of a topic hold and a schema does not declare; of a sample, some."""
+        state = self.state(topic)
+        if state is None:
+            return []
+        path = mirror.table_path(self._settings, topic)
+        newest = {p: OffsetRange(max(end - SAMPLED, 0), end) for p, end in state.end().items()}
+        return mirror.undeclared(self._spark, path, state.version, newest, topic_id=state.topic_id, declared=declared)
 
 
 def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorState | None:

@@ -30,6 +30,8 @@ def session(name: str, time_zone: str) -> SparkSession:
     """Return the session of a main: the settings come from the submit, the time zone from the frozen configuration."""
     made: SparkSession = SparkSession.builder.appName(name).getOrCreate()
     made.conf.set("spark.sql.session.timeZone", time_zone)
+    # A file that is gone is a loss, whatever an installation's defaults say.
+    made.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     return made
 
 

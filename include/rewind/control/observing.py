@@ -48,6 +48,7 @@ class Observed:
         rows: Rows compared.
         differences: Rows by class that the approved verdict lacked.
         sample: Some of the differences.
+        repeated: Rows that an output holds again, counted by source coordinate or by version of a key.
     """
 
     looks: int
@@ -55,11 +56,14 @@ class Observed:
     rows: int
     differences: Mapping[str, int]
     sample: Sequence[Mapping[str, Any]]
+    repeated: int = 0
 
     def told(self) -> str:
         """Return one line for a log."""
         found = ", ".join(f"{count:,} {name}" for name, count in self.differences.items())
-        return f"{self.rows:,} rows compared since the switch, {f'DIFFERENCES: {found}' if found else 'none differs'}"
+        differs = f"DIFFERENCES: {found}" if found else "none differs"
+        again = f", {self.repeated:,} repeated" if self.repeated else ""
+        return f"{self.rows:,} rows compared since the switch, {differs}{again}"
 
 
 def keep_frontier(connection: Connection, rewind_id: str, attempt: int, frontier: Frontier) -> None:
@@ -110,6 +114,7 @@ def read(connection: Connection, rewind_id: str) -> Observed:
         rows=sum(body["counts"]["rows"] for body in bodies),
         differences=dict(differences),
         sample=[row for body in bodies for row in body["sample"]][:SAMPLE],
+        repeated=sum(body["counts"].get("repeated", 0) for body in bodies),
     )
 
 

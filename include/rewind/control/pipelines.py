@@ -17,6 +17,7 @@ from rewind.core.pipeline import DELTA, KAFKA, KEEP, TOMBSTONE, UNBOUNDED, Expec
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
 _COUNT = {"type": "integer", "minimum": 1}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _EXPECTED = {
     "type": "object",
     "additionalProperties": False,
@@ -74,7 +75,7 @@ SCHEMA: dict[str, Any] = {
         "gates": {
             "type": "object",
             "additionalProperties": False,
-            "properties": {"lag_records": _COUNT, "late_share": {"type": "number", "minimum": 0, "maximum": 1}},
+            "properties": {"lag_records": _COUNT, "late_share": _SHARE, "null_share": _SHARE},
         },
         "compare": {
             "type": "object",
@@ -174,6 +175,7 @@ def parse(name: str, body: Any) -> Pipeline:
         chunk_records=body.get("backfill", {}).get("chunk_records", defaults.chunk_records),
         lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
         late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
+        null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, select
 from rewind.control import mirror_log, progress, schema
 from rewind.control.database import vector_from_json
 from rewind.control.status_drivers import ENDED, Driver, driver_of
+from rewind.control.status_watermark import Watermark, watermark_of
 from rewind.core import lifecycle, names
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind
@@ -40,8 +41,8 @@ class Job:
         last_batch_at: When its last batch was committed, UTC.
         driver: Its driver.
         grace_until: Until when it is kept for a rollback, UTC.
-        note: What a reader should know besides, such as a recreated topic.
-        watermark: Event time up to which its last batch closed results, UTC; None without a watermark.
+        note: What a reader should know besides, such as a recreated topic, or a watermark that stands still.
+        watermark: Of a pipeline with state, its watermark; None before the first one.
     """
 
     job_id: str
@@ -59,7 +60,7 @@ class Job:
     driver: Driver
     grace_until: datetime | None
     note: str = ""
-    watermark: datetime | None = None
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Jo
     position = progress.position(connection, row.job_id, handoff)
     batches = progress.recent(connection, row.job_id, RATE_BATCHES)
     lag, note = _lag(position, row, ends, source)
+    watermark = None if row.state in ENDED else watermark_of(connection, row.job_id, now)
     return Job(
         job_id=row.job_id,
         state=row.state,
@@ -164,14 +166,9 @@ def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Jo
         last_batch_at=batches[0].at if batches else None,
         driver=driver_of(connection, row.job_id, row.state, now),
         grace_until=row.grace_until,
-        note=note,
-        watermark=_watermark(batches[0]) if batches else None,
+        note="; ".join(filter(None, (note, watermark.told() if watermark else ""))),
+        watermark=watermark,
     )
-
-
-def _watermark(last: Batch) -> datetime | None:
-    milliseconds = last.closing_watermark
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
 
 
 def _lag(position: Vector, row: Row[Any], ends: Ends, source: str) -> tuple[int | None, str]:

@@ -10,7 +10,7 @@ from operator import index
 
 from rewind.core import asked
 from rewind.core.errors import RefusedError
-from rewind.core.offsets import OffsetRange, Vector, between, merged, missing, total
+from rewind.core.offsets import OffsetRange, Vector, between, merged, missing, told, total
 from rewind.core.plan import RELEASE, REPAIR
 from rewind.core.world import MirrorReader, MirrorState, Topic
 
@@ -137,7 +137,7 @@ def gaps(text: str, kind: str, start: Vector, end: Vector, sight: Sight) -> dict
     for p in sorted(reach):
         found = unexplained(mirror, p, OffsetRange(start[p], max(start[p], reach[p])))
         allowed = [gap for gap in found if not missing(gap, accepted.get(p, []))]
-        refused += [_gap_text(p, gap) for gap in found if gap not in allowed]
+        refused += [told(p, gap) for gap in found if gap not in allowed]
         if allowed:
             used[p] = tuple(allowed)
     if refused:
@@ -152,11 +152,6 @@ def unexplained(mirror: MirrorState, partition: int, wanted: OffsetRange) -> lis
     empty = [hole.overlap(wanted) for hole in mirror.holes.get(partition, [])]
     legal = mirror.legal_holes.get(partition, [])
     return merged([*uncovered, *(part for hole in empty for part in missing(hole, legal))])
-
-
-def _gap_text(partition: int, gap: OffsetRange) -> str:
-    last = f"-{gap.end - 1}" if len(gap) > 1 else ""
-    return f"partition {partition} offset {gap.start}{last}"
 
 
 def _accepted(text: str, topic: str) -> dict[int, list[OffsetRange]]:

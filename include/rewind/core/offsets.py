@@ -102,6 +102,17 @@ def missing(wanted: OffsetRange, done: Sequence[OffsetRange]) -> list[OffsetRang
     return gaps
 
 
+def told(partition: int, part: OffsetRange) -> str:
+    """Return a range as text, both ends inclusive: `partition 0 offset 6-7`."""
+    last = f"-{part.end - 1}" if len(part) > 1 else ""
+    return f"partition {partition} offset {part.start}{last}"
+
+
+def all_told(ranges: Mapping[int, OffsetRange]) -> str:
+    """Return the ranges that are not empty as text."""
+    return "; ".join(told(p, part) for p, part in sorted(ranges.items()) if len(part))
+
+
 def merged(parts: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return the same offsets as few, disjoint ranges in order."""
     result: list[OffsetRange] = []

@@ -62,6 +62,7 @@ class Pipeline:
         lag_gate: Most offsets a candidate may lie behind live to pass `catch_up`, and a backfill behind
             Kafka's end before it fixes its handoff.
         late_share: Share of the compared results that may differ by what was late, and a verdict still pass.
+        null_share: By how much the share of nulls in a column of the candidate may exceed live's.
         expected: Columns expected to change.
     """
 
@@ -89,6 +90,7 @@ class Pipeline:
     chunk_records: int = 500_000
     lag_gate: int = 5_000
     late_share: float = 1.0
+    null_share: float = 0.01
     expected: tuple[ExpectedChange, ...] = ()
 
     def frozen(self) -> dict[str, Any]:

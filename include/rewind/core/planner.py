@@ -43,13 +43,25 @@ class Code:
 
 @dataclass(frozen=True)
 class World:
-    """What a planner reads: its ports, the free bytes of the data's disk, and the names of output tables there are."""
+    """What a planner reads.
+
+    Attributes:
+        broker: The broker.
+        mirror: The mirror.
+        lifecycle: The registry.
+        free_bytes: Free on the data's disk.
+        tables: Names of the output tables there are.
+        mirror_keeps_seconds: How long the mirror keeps files that no newer version of it needs.
+        undeclared: Fields that newest records hold and the schema does not declare.
+    """
 
     broker: BrokerReader
     mirror: MirrorReader
     lifecycle: LifecycleReader
     free_bytes: int
     tables: Sequence[str] = ()
+    mirror_keeps_seconds: float = preflight.MIRROR_KEEPS_SECONDS
+    undeclared: Sequence[str] = ()
 
 
 def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, now: datetime) -> Plan:
@@ -155,6 +167,8 @@ def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | 
         estimate_seconds=plan.estimate_seconds,
         readers=plan.request.consumer_groups,
         free_bytes=world.free_bytes,
+        mirror_keeps_seconds=world.mirror_keeps_seconds,
+        undeclared=world.undeclared,
     )
     return tuple(preflight.told(facts, world.broker))
 
@@ -166,10 +180,11 @@ def _begin(
     if not pipeline.stateful:
         return asked, None
     if kind == RELEASE:
-        return asked, warm_up.released(pipeline, code.delay, live, world.lifecycle)
+        whole = warm_up.released(pipeline, code.delay, live, world.lifecycle)
+        return asked, warm_up.after_repeats(whole, code.state, code.delay)
     earliest = sight.mirror.start() if sight.mirror is not None else dict(sight.topic.earliest)
     made = warm_up.begin(asked, earliest, pipeline, code.delay, live, world.lifecycle)
-    return made.start, made.trusted_from
+    return made.start, warm_up.after_repeats(made.trusted_from, code.state, code.delay)
 
 
 def _live(request: Request, world: World) -> tuple[Generation, int]:

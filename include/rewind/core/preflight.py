@@ -9,6 +9,8 @@ from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
 from rewind.core.world import BrokerReader, Generation, MirrorState, Topic
 
+MIRROR_KEEPS_SECONDS = 7 * 24 * 3600.0
+"""How long a mirror keeps files that no newer version of it needs, unless it is told otherwise."""
 START_SECONDS = 300.0
 """What a candidate takes to start and catch up, beside its backfill."""
 NARROW = 0.1
@@ -34,6 +36,8 @@ class Facts:
         estimate_seconds: How long the backfill should take.
         readers: Consumer groups that the switch will move.
         free_bytes: Free on the disk of checkpoints, mirrors and shuffles.
+        mirror_keeps_seconds: How long the mirror keeps files that no newer version of it needs.
+        undeclared: Fields that newest records hold and the schema does not declare.
     """
 
     live: Generation
@@ -45,6 +49,8 @@ class Facts:
     estimate_seconds: float
     readers: Sequence[str]
     free_bytes: int
+    mirror_keeps_seconds: float = MIRROR_KEEPS_SECONDS
+    undeclared: Sequence[str] = ()
 
 
 def told(facts: Facts, broker: BrokerReader) -> list[str]:
@@ -58,6 +64,8 @@ def told(facts: Facts, broker: BrokerReader) -> list[str]:
         *_added(facts),
         *_retention(facts),
         *_mirror(facts),
+        *_pinned(facts),
+        *_undeclared(facts),
         *_sizes(facts, broker),
         *_shared_group(facts, broker),
         *_readers(facts, broker),
@@ -106,6 +114,23 @@ def _mirror(facts: Facts) -> Iterable[str]:
             yield f"partition {p}: Kafka has dropped records that the mirror has not read"
         elif end < latest and end - earliest < NARROW * (latest - earliest):
             yield f"partition {p}: the mirror is {end - earliest:,} offsets ahead of what Kafka drops next"
+
+
+def _pinned(facts: Facts) -> Iterable[str]:
+    keeps, needed = facts.mirror_keeps_seconds, facts.estimate_seconds
+    if facts.mirror is not None and keeps < needed:
+        yield (
+            f"the mirror keeps replaced files for {keeps:,.0f} s, and the backfill takes about {needed:,.0f} s: a "
+            "VACUUM by anyone but the mirror's own job would take what it still reads. Raise REWIND_MIRROR_RETAIN_HOURS"
+        )
+
+
+def _undeclared(facts: Facts) -> Iterable[str]:
+    if facts.undeclared:
+        yield (
+            f"newest records of {facts.topic.name} hold fields that source.schema does not declare: "
+            f"{', '.join(facts.undeclared)}. They are left out until it does"
+        )
 
 
 def _sizes(facts: Facts, broker: BrokerReader) -> Iterable[str]:

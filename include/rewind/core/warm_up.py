@@ -7,6 +7,7 @@ logic's delay. So a result that starts after `watermark + delay` holds no record
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewind.core.errors import RefusedError
@@ -14,6 +15,9 @@ from rewind.core.offsets import Vector, higher, reached
 from rewind.core.pipeline import UNBOUNDED, Pipeline
 from rewind.core.times import parse_duration
 from rewind.core.world import Generation, LifecycleReader
+
+REPEATS = "DeduplicateWithinWatermark"
+"""The operator whose results depend on records that they do not cover: those of which they would be repeats."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,18 @@ def released(pipeline: Pipeline, delay: int, live: Generation, history: Lifecycl
         raise RefusedError("from", f"{pipeline.name} has an unbounded state horizon", "Rewind from earliest")
     newest = history.newest_batch(live.job_id)
     return None if newest is None else newest.closing_watermark + delay + 1
+
+
+def after_repeats(trusted_from: int | None, state: Sequence[str], delay: int) -> int | None:
+    """Return from when on results are whole where some are left out as repeats of a record from before the start.
+
+    Args:
+        trusted_from: From when on they are whole by the event time that they cover.
+        state: What state the logic keeps (`contract.state_shape`).
+        delay: How far its watermark lags behind event time, in milliseconds: within it repeats are found.
+    """
+    repeats = any(operator.startswith(REPEATS) for operator in state)
+    return trusted_from + delay if repeats and trusted_from is not None else trusted_from
 
 
 def _own(live: Generation, delay: int, history: LifecycleReader) -> int | None:

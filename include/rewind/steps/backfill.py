@@ -25,7 +25,7 @@ from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, MirrorState, Topic
-from rewind.steps import main, window_repair
+from rewind.steps import backfilled, main, window_repair
 from rewind.steps.chunk import Chunks
 from rewind.steps.feeding import Feeding
 from rewind.steps.history import History
@@ -73,25 +73,32 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
         return _fix_handoff(settings, work, plan.start, _topic(settings, work))
     if work.generation.handoff is not None:
         log.info("%s has its handoff already: nothing to do", plan.job_id)
-        return _evidence(settings, work)
+        return backfilled.evidence(settings, work.rewind_id, work.plan)
     spark = session_of(work.generation, work.pipeline)
+    history = History(spark, settings, work.pipeline, work.generation.topic_id)
     with Guard(settings, plan.job_id) as guard:
         if plan.touches is not None:
-            return _windows(settings, work, spark, guard, plan.touches)
+            return _windows(settings, work, spark, guard, history, plan.touches)
         if work.pipeline.stateful:
             feeding = Feeding(spark, settings, work.generation, work.pipeline, guard, rewind_id)
-            return _waves(settings, work, feeding.cut, feeding.run)
+            return _waves(settings, work, _checked(history, feeding.cut), feeding.run)
         made = Chunks(spark, settings, work.generation, work.pipeline, guard)
-        return _waves(
-            settings,
-            work,
-            lambda ranges, _: chunks.cut(ranges, work.pipeline.chunk_records),
-            _one_by_one(settings, work, made),
-        )
+        cut = _checked(history, lambda ranges, _: chunks.cut(ranges, work.pipeline.chunk_records))
+        return _waves(settings, work, cut, _one_by_one(settings, work, made))
+
+
+def _checked(history: History, cut: Cut) -> Cut:
+    """Return what cuts a wave when the whole version of the mirror that it reads is there: it is not begun in vain."""
+
+    def checked(ranges: Ranges, version: int) -> list[Ranges]:
+        history.check(version)
+        return cut(ranges, version)
+
+    return checked
 
 
 def _windows(
-    settings: Settings, work: Work, spark: SparkSession, guard: Guard, touches: tuple[int, int]
+    settings: Settings, work: Work, spark: SparkSession, guard: Guard, history: History, touches: tuple[int, int]
 ) -> dict[str, Any]:
     """Make the touched results of a pipeline with state anew: one chunk, one batch."""
     ranges = between(work.plan.start, work.plan.end)
@@ -102,7 +109,7 @@ def _windows(
         fixed = rewinds.fix(connection, work.rewind_id, "repair.seen", seen)
         chunk_log.add_wave(connection, work.rewind_id, 0, [ranges])
         chunk_log.begin(connection, work.rewind_id, 0)
-    history = History(spark, settings, work.pipeline, work.generation.topic_id)
+    history.check(fixed["version"])
     rows, found, repeats = history.read(ranges, fixed["version"], work.plan.accepted_gaps)
     window_repair.write(spark, settings, work.generation, work.pipeline, guard, rows, touches, fixed["batch"], ranges)
     with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
@@ -217,20 +224,7 @@ def _fix_handoff(settings: Settings, work: Work, handoff: Vector, topic: Topic) 
     with side_effect("handoff.fix"), transaction(settings.registry_url) as connection:
         fixed = generations.set_handoff(connection, work.plan.job_id, handoff)
     log.info("handoff of %s: %s", work.plan.job_id, to_spark_json(work.plan.topic, fixed))
-    return _evidence(settings, work)
-
-
-def _evidence(settings: Settings, work: Work) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
-        done = chunk_log.read(connection, work.rewind_id)
-        handoff = generations.read(connection, work.plan.job_id).handoff or {}
-    return {
-        "chunks": len(done),
-        "records": sum(c.rows or 0 for c in done),
-        "repeats": sum(c.repeats or 0 for c in done),
-        "handoff": to_spark_json(work.plan.topic, handoff),
-        "accepted_gaps": {str(p): [[g.start, g.end] for g in gaps] for p, gaps in work.plan.accepted_gaps.items()},
-    }
+    return backfilled.evidence(settings, work.rewind_id, work.plan)
 
 
 def _controls(settings: Settings, rewind_id: str) -> Callable[[], tuple[bool, int | None]]:

@@ -163,6 +163,9 @@ def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple
     late = found.counts.get(compare.LATE, 0)
     if late > late_share * found.counts["rows"]:
         return lifecycle.FAIL, f"{late} {compare.LATE} of {found.counts['rows']}: more than a share of {late_share}"
+    if not found.counts["rows"] and expected_records and found.counts.get(compare.OPEN):
+        told = f"{found.counts[compare.OPEN]} are open, and close when a record of later event time or offset comes"
+        return lifecycle.ERROR, f"nothing can be compared yet: {told}"
     if not found.counts["rows"] and expected_records:
         return lifecycle.ERROR, f"nothing was compared, though the plan expected {expected_records} records"
     return lifecycle.PASS, ""

@@ -8,14 +8,28 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from rewind.control import announce, consumers, generations, leases, observing, progress, publishing, rewinds, verdicts
+from rewind.adapters import checkpoint
+from rewind.adapters.session import session
+from rewind.control import (
+    announce,
+    consumers,
+    generations,
+    leases,
+    observing,
+    progress,
+    publishing,
+    rewinds,
+    supervise,
+    verdicts,
+)
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction, vector_from_json, vector_to_json
 from rewind.control.verdicts import Verdict
 from rewind.core.consumers import Sides
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
-from rewind.core.offsets import reached
+from rewind.core.offsets import Ranges, all_told, reached, total
+from rewind.core.pipeline import KAFKA, thaw
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -81,6 +95,7 @@ def _switch(settings: Settings, switch: Switch) -> dict[str, Any]:
 
 
 def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]:
+    again = possibly_repeated(settings, switch.live)
     plan = switch.plan
     grace = timedelta(seconds=plan.request.grace_seconds)
     with side_effect("pointer.switch"), transaction(settings.registry_url) as connection:
@@ -92,6 +107,7 @@ def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]
         announce.prepare(connection, plan.request.pipeline, epoch, plan.live_job_id, plan.job_id)
         body = {"epoch": epoch, "from": plan.live_job_id, "to": plan.job_id}
         body |= {"recheck": dict(recheck.found.counts), "frontier": observing.to_json(recheck.frontier)}
+        body |= {"possibly_repeated": {str(p): [r.start, r.end] for p, r in again.items()}}
         done = rewinds.fix(connection, switch.rewind_id, "cut_over", body)
     log.info("%s is live at epoch %d, %s stands by", plan.job_id, epoch, plan.live_job_id)
     return dict(done)
@@ -141,6 +157,24 @@ def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> Since:
         raise WorldMovedError("verdict", problem, "Run validate again, and look at it")
     log.info("rechecked %d rows since the verdict", came.found.counts["rows"])
     return came
+
+
+def possibly_repeated(settings: Settings, live: Generation) -> Ranges:
+    """Return the source offsets of a batch that live's driver, dead by now, began and did not commit.
+
+    A topic holds some of its rows already, and holds them twice once the driver is back. The position of a job is that
+    of its last committed batch all the same.
+    """
+    with transaction(settings.registry_url) as connection:
+        lease = leases.read(connection, live.job_id)
+    lives = lease is not None and lease.holder is not None and leases.alive(lease.holder)
+    pipeline, place = thaw(live.frozen["config"]), supervise.checkpoint_folder(settings, live.job_id)
+    if lives or pipeline.output_format != KAFKA or not place.exists():
+        return {}
+    again = checkpoint.uncommitted(session(f"cut over {live.job_id}", pipeline.session_time_zone), str(place))
+    if total(again):
+        log.warning("%s was killed within a batch: possibly repeated are %s", live.job_id, all_told(again))
+    return again
 
 
 def _prove_past(settings: Settings, switch: Switch) -> None:

@@ -16,7 +16,7 @@ from rewind.control.database import transaction
 from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
-from rewind.core.offsets import Vector
+from rewind.core.offsets import Vector, all_told, total
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -80,6 +80,9 @@ def positions(spark: SparkSession, settings: Settings, topic: Topic, start: str)
     if kind == "group" and name:
         return _whole(Broker(settings).group_offsets(name, topic.name), topic, f"group {name!r}")
     if kind == "checkpoint" and name:
+        again = checkpoint.uncommitted(spark, name)
+        if total(again):
+            log.warning("%s ended within a batch: possibly repeated are %s", name, all_told(again))
         return _whole(_committed(spark, Path(name)), topic, f"checkpoint {name!r}")
     raise RefusedError("from", f"{start!r} is no start", f"Write {FORMS}")
 

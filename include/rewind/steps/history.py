@@ -9,7 +9,9 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import mirror as table
 from rewind.adapters.mirror_reader import read_state
+from rewind.control import mirror_log
 from rewind.control.broker import Broker
+from rewind.control.database import transaction
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange, Ranges, merged
 from rewind.core.pipeline import Pipeline
@@ -29,6 +31,14 @@ class History:
         self._topic_id = topic_id
         self.path = table.table_path(settings, pipeline.source_topic)
 
+    def check(self, version: int) -> None:
+        """Check that a version of the mirror can be read to its end.
+
+        Raises:
+            IntegrityError: It cannot: a VACUUM took files of it.
+        """
+        table.check_readable(self._spark, self.path, version)
+
     def read(
         self, ranges: Ranges, version: int, accepted: Mapping[int, Sequence[OffsetRange]]
     ) -> tuple[DataFrame, int, int]:
@@ -45,9 +55,16 @@ class History:
     def _counted(
         self, rows: DataFrame, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]
     ) -> tuple[int, int]:
-        places = rows.select("partition", "offset").groupBy("partition")
-        found = places.agg(F.count(F.lit(1)).alias("rows"), F.count_distinct("offset").alias("offsets")).collect()
-        offsets = {row["partition"]: row["offsets"] for row in found}
+        deleted = self._deleted()
+        # A record that was deleted on purpose stands in a version from before that, and is missing from a later one.
+        certain = F.count_distinct(F.when(~table.at_any(deleted), F.col("offset"))).alias("certain")
+        found = (
+            rows.select("partition", "offset")
+            .groupBy("partition")
+            .agg(F.count(F.lit(1)).alias("rows"), F.count_distinct("offset").alias("offsets"), certain)
+            .collect()
+        )
+        offsets = {row["partition"]: row["certain"] for row in found}
         repeats = sum(row["rows"] - row["offsets"] for row in found)
         if repeats:
             self._refuse_conflicts(rows)
@@ -56,7 +73,11 @@ class History:
         short = {p: (offsets.get(p, 0), n) for p, n in expected.items() if offsets.get(p, 0) != n}
         if short:
             raise IntegrityError(f"the mirror lacks or adds records (found, recorded per partition: {short})")
-        return sum(offsets.values()), repeats
+        return sum(row["offsets"] for row in found), repeats
+
+    def _deleted(self) -> dict[int, list[OffsetRange]]:
+        with transaction(self._settings.registry_url) as connection:
+            return mirror_log.deletions(connection, self._pipeline.source_topic, self._topic_id)
 
     def _known_holes(self, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]) -> dict[int, int]:
         """Return how many offsets of each range hold no record, by the commit records and what was accepted."""

@@ -62,7 +62,7 @@ def explained(
         records = records.where(F.col(lateness.CLOSES).between(span["first"] - margin, span["last"] + margin))
     keys = doubtful.select("key", "l", "c", "in_live", "in_candidate")
     for generation, side, there in ((live, "l", "in_live"), (candidate, "c", "in_candidate")):
-        kept = lateness.accepted(spark, records, _marks(settings, generation, span["first"] - margin))
+        kept = lateness.accepted(spark, records, marks_of(settings, generation, span["first"] - margin))
         made = keyed.kept_versions(_computed(spark, pipeline, kept))
         same = keys.select("key", F.col(side).alias("l"), F.col(there).alias("in_live"))
         same = same.join(made.select("key", F.col("side").alias("c"), F.lit(True).alias("in_candidate")), "key", "left")
@@ -107,7 +107,7 @@ def _mirrored(settings: Settings, pipeline: Pipeline, position: Vector) -> int:
         time.sleep(1)
 
 
-def _marks(settings: Settings, generation: Generation, since: int) -> list[Mark]:
+def marks_of(settings: Settings, generation: Generation, since: int) -> list[Mark]:
     """Return where a job's watermark for late rows rose, as far as it matters for results that close after `since`."""
     with transaction(settings.registry_url) as connection:
         newest = progress.newest(connection, generation.job_id)

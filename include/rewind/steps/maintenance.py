@@ -13,12 +13,12 @@ from rewind.adapters import mirror as table
 from rewind.control import rewinds
 from rewind.control.database import transaction
 from rewind.core.crash import side_effect
+from rewind.core.preflight import MIRROR_KEEPS_SECONDS
 from rewind.core.settings import Settings
 
 MOST_FILES = 64
 """A closed ingest day with more files than this is compacted."""
 FILE_RECORDS = 1_000_000
-RETAIN_HOURS = 168.0
 EVERY = timedelta(hours=1)
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,14 @@ def maintain(spark: SparkSession, settings: Settings, topic: str, now: datetime)
         table.vacuum(spark, path, retain_hours(spark, settings, path, topic, now))
 
 
+def configured_hours() -> float:
+    """Return how long files are kept that no newer version of a mirror needs, while no plan pins an older one."""
+    return float(os.environ.get("REWIND_MIRROR_RETAIN_HOURS", MIRROR_KEEPS_SECONDS / 3600))
+
+
 def retain_hours(spark: SparkSession, settings: Settings, path: str, topic: str, now: datetime) -> float:
     """Return how long removed files are kept: as configured, or until before the oldest version a plan pins."""
-    configured = float(os.environ.get("REWIND_MIRROR_RETAIN_HOURS", RETAIN_HOURS))
+    configured = configured_hours()
     with transaction(settings.registry_url) as connection:
         pinned = rewinds.pinned_versions(connection, topic)
     if not pinned:

@@ -27,6 +27,8 @@ from rewind.core.plan import Plan, Request
 from rewind.core.planner import Code, World
 from rewind.core.settings import Settings
 from rewind.steps import allocate, main
+from rewind.steps.maintenance import configured_hours
+from rewind.transforms import parsing
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +68,15 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
     wanted = pipelines.overridden(declared, (stored.request if stored else request).overrides)
     spark = session(f"plan {wanted.name}", wanted.session_time_zone)
     code = _code(spark, settings, wanted)
+    mirror = Mirror(spark, settings, wanted.transactional)
     world = World(
         Broker(settings, wanted.isolation),
-        Mirror(spark, settings, wanted.transactional),
+        mirror,
         Lifecycle(settings.registry_url),
         shutil.disk_usage(settings.data).free,
         tables.all_names(settings),
+        configured_hours() * 3600,
+        mirror.undeclared(wanted.source_topic, parsing.declared(wanted.schema)),
     )
     if stored is None:
         return planner.make_plan(request, wanted, code, world, datetime.now(UTC))

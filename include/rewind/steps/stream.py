@@ -15,8 +15,8 @@ from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.guard import Guard
 from rewind.core.errors import IntegrityError, RefusedError
-from rewind.core.offsets import Vector, between, ends, starts, total
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.offsets import Vector, all_told, between, ends, starts, total
+from rewind.core.pipeline import KAFKA, Pipeline, thaw
 from rewind.core.planner import RECREATED_CURE, recreated
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -79,6 +79,9 @@ def run(settings: Settings, job_id: str) -> None:
             return writer.trigger(processingTime=every).option("checkpointLocation", place).start()
 
         log.info("%s reads from %s with token %d", job_id, start, guard.token)
+        again = checkpoint.uncommitted(spark, place)
+        if total(again) and pipeline.output_format == KAFKA:
+            log.warning("%s runs a batch again: possibly repeated are %s", job_id, all_told(again))
         driver.run(begin)
         log.info("%s has drained", job_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -22,8 +23,9 @@ from rewind.core.pipeline import thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import comparison, main
+from rewind.steps import comparison, left_out, main, null_gate
 from rewind.steps.comparison import Found
+from rewind.transforms.compare import EQUAL
 from rewind.transforms.keyed import Bounds
 
 log = logging.getLogger(__name__)
@@ -47,18 +49,29 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
     spark = session(f"validate {plan.job_id}", plan.config["session_time_zone"])
     frozen: Ranges = {}
     bounds: Bounds | None = None
+    beside: dict[str, Any] = {}
     try:
         frozen = horizon_of(spark, settings, plan, live, candidate)
         bounds = comparison.bounds_of(settings, live, candidate, touches=plan.touches)
         found = comparison.compared(spark, settings, live, candidate, frozen, bounds)
-        verdict, reason = comparison.judge(found, total(frozen), thaw(candidate.frozen["config"]).late_share)
+        pipeline = thaw(candidate.frozen["config"])
+        verdict, reason = comparison.judge(found, total(frozen), pipeline.late_share)
+        if found.counts["rows"] != found.counts[EQUAL]:
+            # Rows that are all equal are null alike.
+            nulls = null_gate.shares(spark, settings, live, candidate, frozen, bounds)
+            verdict, reason = null_gate.gated(verdict, reason, nulls, pipeline.null_share)
+            beside["null_shares"] = {name: asdict(share) for name, share in nulls.items()}
+        if bounds is not None and bounds.touches is None:
+            beside["late_records"] = left_out.late_records(spark, settings, live, candidate)
     except Exception as error:
         # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
-        _store(settings, rewind_id, attempt, backfilled, frozen, bounds, Found({}), lifecycle.ERROR, repr(error))
+        _store(
+            settings, rewind_id, attempt, backfilled, frozen, bounds, Found({}), lifecycle.ERROR, repr(error), beside
+        )
         raise
-    _store(settings, rewind_id, attempt, backfilled, frozen, bounds, found, verdict, reason)
-    log.info("verdict: %s %s %s", verdict, reason, json.dumps(dict(found.counts)))
-    return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields)}
+    _store(settings, rewind_id, attempt, backfilled, frozen, bounds, found, verdict, reason, beside)
+    log.info("verdict: %s %s %s %s", verdict, reason, json.dumps(dict(found.counts)), json.dumps(beside))
+    return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields), **beside}
 
 
 def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Generation, candidate: Generation) -> Ranges:
@@ -82,10 +95,11 @@ def _store(
     found: Found,
     verdict: str,
     reason: str,
+    beside: Mapping[str, Any],
 ) -> None:
     floor, ceiling = starts(frozen), ends(frozen)
     made = Verdict(attempt, backfilled, verdict, floor, ceiling, found.counts, found.sample, reason, now())
-    body = {**asdict(made), "fields": found.fields, "bounds": None if bounds is None else asdict(bounds)}
+    body = {**asdict(made), "fields": found.fields, "bounds": None if bounds is None else asdict(bounds), **beside}
     write_evidence(settings, rewind_id, f"verdict-{attempt}", body)
     with side_effect("verdict.store"), transaction(settings.registry_url) as connection:
         verdicts.store(connection, rewind_id, made)

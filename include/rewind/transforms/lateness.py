@@ -28,7 +28,14 @@ def with_closing(records: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def accepted(spark: SparkSession, records: DataFrame, marks: Sequence[Mark]) -> DataFrame:
-    """Return the records that a job did not leave out as late, without `_closes`.
+    """Return the records that a job did not leave out as late, without `_closes`; the arguments are those of `late`."""
+    gone = late(spark, records, marks)
+    on = (F.col(f"{SRC}.partition") == gone["p"]) & (F.col(f"{SRC}.offset") == gone["o"])
+    return records.join(gone, on=on, how="left_anti").drop(CLOSES)
+
+
+def late(spark: SparkSession, records: DataFrame, marks: Sequence[Mark]) -> DataFrame:
+    """Return `p` and `o`, partition and offset, of the records that a job left out as late.
 
     Args:
         spark: The session.
@@ -47,6 +54,4 @@ def accepted(spark: SparkSession, records: DataFrame, marks: Sequence[Mark]) -> 
     )
     order = Window.partitionBy("p").orderBy("o", "mark", F.col("watermark").asc_nulls_last())
     stepped = both.withColumn("at", F.last("watermark", ignorenulls=True).over(order)).where(F.col("mark") == 1)
-    late = stepped.where(F.coalesce("at", F.lit(NEVER_READ)) >= F.col("closes")).select("p", "o")
-    on = (F.col(f"{SRC}.partition") == late["p"]) & (F.col(f"{SRC}.offset") == late["o"])
-    return records.join(late, on=on, how="left_anti").drop(CLOSES)
+    return stepped.where(F.coalesce("at", F.lit(NEVER_READ)) >= F.col("closes")).select("p", "o")

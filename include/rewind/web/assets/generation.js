@@ -15,7 +15,7 @@ export function page(body, id) {
       ["Driver", badge(job.driver.state)], ["Lag", behind(job.lag)], ["Rate", rate(job.rate)],
       ["Reads", job.source_topic], ["Writes", job.output_topic], ["Dead letters", job.dead_letter_topic],
       ["Start", vector(job.start)], ["Handoff", vector(job.handoff)], ["Position", vector(job.position)],
-      job.watermark && ["Watermark", instant(job.watermark)], ["Bundle", h("code", {}, job.bundle)],
+      job.watermark && ["Watermark", instant(job.watermark.at)], ["Bundle", h("code", {}, job.bundle)],
       job.grace_until && ["Kept until", instant(job.grace_until)], job.driver.last_failure && ["Last failure", job.driver.last_failure], job.note && ["Note", job.note],
     ),
     body.live !== id && section("Differs from live", table("What differs", ["what", "live", "this"], body.differences.map((d) => [d.what, h("code", {}, d.what), d.live || "absent", d.candidate || "absent"]), "nothing")),

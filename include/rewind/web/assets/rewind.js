@@ -67,7 +67,7 @@ function left(found) {
 }
 
 function race({ race: found, candidate, replaced }) {
-  const rows = [["candidate", candidate], ["live then", replaced]].filter(([, job]) => job).map(([what, job]) => [job.job_id, what, job.job_id, badge(job.driver.state), behind(job.lag), rate(job.rate), vector(job.position), job.watermark ? instant(job.watermark) : "none"]);
+  const rows = [["candidate", candidate], ["live then", replaced]].filter(([, job]) => job).map(([what, job]) => [job.job_id, what, job.job_id, badge(job.driver.state), behind(job.lag), rate(job.rate), vector(job.position), job.watermark ? instant(job.watermark.at) : "none"]);
   return [lagChart(found), table("Both jobs", ["", "job", "driver", "lag", "rate", "position", "watermark"], rows)];
 }
 

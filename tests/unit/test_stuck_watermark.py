@@ -1,0 +1,76 @@
+"""A job whose watermark stands still is never shown as if nothing were open (case C36)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rewind.control import generations, progress, status
+from rewind.control.database import transaction
+from rewind.control.status_jobs import jobs_of
+from rewind.control.status_watermark import watermark_of
+from rewind.core import lifecycle
+from rewind.core.world import Batch
+from tests import fakes
+
+JOB = fakes.generation().job_id
+NOW = datetime.fromisoformat("2025-09-04T12:00")
+CLOSED = datetime(2025, 9, 4, 6, 59, tzinfo=UTC)
+
+
+class Away:
+    """A broker that nobody asks."""
+
+    known = False
+
+    def topic(self, name):
+        return None
+
+
+@pytest.fixture
+def connection(tmp_path):
+    settings = fakes.installation(tmp_path)
+    with transaction(settings.registry_url) as made:
+        generations.create(made, fakes.generation(state=lifecycle.CANDIDATE), None)
+        yield made
+
+
+def batch(connection, monkeypatch, number, watermark, ago):
+    """Record a batch that closed results by a watermark, so long ago."""
+    monkeypatch.setattr(progress, "now", lambda: NOW - ago)
+    closing = int(watermark.timestamp() * 1000) if watermark else 0
+    progress.record(connection, JOB, 1, Batch(number, {0: number}, {0: number + 1}, 1, NOW, 0, closing))
+
+
+def test_c36_a_silent_source_leaves_the_watermark_stuck_since_its_last_rise(connection, monkeypatch):
+    batch(connection, monkeypatch, 0, CLOSED - timedelta(minutes=5), timedelta(minutes=11))
+    batch(connection, monkeypatch, 1, CLOSED, timedelta(minutes=10))
+    # Records of the same event time and batches without records leave it where it is.
+    batch(connection, monkeypatch, 2, CLOSED, timedelta(minutes=5))
+    found = watermark_of(connection, JOB, NOW)
+    assert (found.at, found.since, found.stuck) == (CLOSED, NOW - timedelta(minutes=10), True)
+    (job,) = jobs_of(connection, "visits_converter", Away(), NOW)
+    assert job.note == (
+        "watermark stuck since 2025-09-04T11:50:00.000Z at 2025-09-04T06:59:00.000Z: what ends later stays open until "
+        "a record of later event time comes"
+    )
+    assert status.plain(job)["watermark"] == {
+        "at": "2025-09-04T06:59:00.000Z",
+        "since": "2025-09-04T11:50:00.000Z",
+        "stuck": True,
+    }
+
+
+def test_c36_a_watermark_that_moves_is_not_stuck(connection, monkeypatch):
+    batch(connection, monkeypatch, 0, CLOSED, timedelta(minutes=10))
+    batch(connection, monkeypatch, 1, CLOSED + timedelta(minutes=5), timedelta(seconds=60))
+    found = watermark_of(connection, JOB, NOW)
+    assert (found.stuck, found.told()) == (False, "")
+    assert jobs_of(connection, "visits_converter", Away(), NOW)[0].note == ""
+
+
+def test_a_job_without_state_has_none(connection, monkeypatch):
+    assert watermark_of(connection, JOB, NOW) is None
+    batch(connection, monkeypatch, 0, None, timedelta(minutes=10))
+    assert watermark_of(connection, JOB, NOW) is None
