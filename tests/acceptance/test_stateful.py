@@ -113,11 +113,17 @@ def test_shows_5_shared_output_on_kafka(figure: Figure, workshop: Callable[..., 
     told(figure, "on_kafka", test_shared_output.merge_all(spark, shop.settings, shop, steps))
 
 
+LIFE = "deployed, aborted without a trace, taken over, rolled back: readers saw the live job's answers"
+
+
 def test_shows_5_an_aborted_candidate_leaves_no_trace(figure: Figure, workshop: Callable[..., Workshop]) -> None:
     test_shared_output.test_a_life_of_a_shared_topic(workshop)
-    figure(
-        "shared_life", "deployed, aborted without a trace, taken over, rolled back: readers saw the live job's answers"
-    )
+    figure("shared_topic", LIFE)
+
+
+def test_shows_5_nor_in_a_table(figure: Figure, workshop: Callable[..., Workshop], spark: SparkSession) -> None:
+    test_shared_output.life_of_a_shared_table(workshop, spark)
+    figure("shared_table", LIFE)
 
 
 @pytest.fixture

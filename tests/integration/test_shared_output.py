@@ -236,7 +236,8 @@ def test_a_life_of_a_shared_topic(workshop: Callable[..., Workshop]) -> None:
     }
 
 
-def test_a_life_of_a_shared_table(workshop: Callable[..., Workshop], spark: SparkSession) -> None:
+def life_of_a_shared_table(workshop: Callable[..., Workshop], spark: SparkSession) -> None:
+    """Live the same life on Delta: an acceptance test, for its length."""
     shop = workshop("sharing_rows", 2, like="visits_window_counter", form="table", output_also=ALSO)
     live_through(shop, lambda of, name: in_table(spark, of, name))
 
