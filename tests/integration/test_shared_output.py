@@ -186,9 +186,9 @@ def test_what_a_job_writes_meanwhile_is_published_with_its_next_batch(
         with shop.registry() as connection:
             generations.create(connection, jobs[-1], None if number == 1 else "rw-1")
             leases.take(connection, job.job_id, leases.this_driver())
+            if number == 1:
+                generations.set_first(connection, job.job_id)
         Broker(settings).create_topic(job.output_topic, source, 2, cleanup="delete")
-    with shop.registry() as connection:
-        generations.set_first(connection, jobs[0].job_id)
     share.make(settings, jobs[0], pipeline, source)
     guard: Any = SimpleNamespace(token=1)
 
