@@ -26,6 +26,7 @@ from rewind.core.errors import RetryError
 from rewind.core.offsets import reached
 from rewind.local import broker as local_broker
 from tests import oracle
+from tests.crashes import killed
 from tests.ground import Ground
 from tests.workshop import Workshop, wait_for
 
@@ -76,6 +77,7 @@ class Handover:
         made: How many visits were produced, repeats not counted.
         rewinds: How many rewinds there were.
         forgiven: How often a stream may still fail without waiting for its next start.
+        looking: Held while a stream is looked at: a driver inherits this process's environment.
     """
 
     ground: Ground
@@ -85,6 +87,7 @@ class Handover:
     made: int = 0
     rewinds: int = 0
     forgiven: int = 20
+    looking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def shop(self) -> Workshop:
@@ -154,9 +157,15 @@ class Handover:
 
         wait_for(f"{owner} at {end}", there, PATIENCE)
 
-    def look(self, owner: str) -> None:
-        """Look at a stream as its sensor does; the back-off after what we did to it is lifted."""
-        with suppress(RetryError, OSError):
+    def look(self, owner: str, crash_at: str | None = None) -> None:
+        """Look at a stream as its sensor does; the back-off after what we did to it is lifted.
+
+        Args:
+            owner: The stream.
+            crash_at: Where a driver that this starts is to be killed.
+        """
+        variables = {} if crash_at is None else {crash.VARIABLE: crash_at}
+        with self.looking, mock.patch.dict("os.environ", variables), suppress(RetryError, OSError):
             sighting = supervise.look(self.shop.settings, owner)
             assert sighting.state != supervise.QUARANTINED, sighting.message
             if sighting.state == supervise.WAITING and self.forgiven:
@@ -165,13 +174,15 @@ class Handover:
 
     @contextmanager
     def loaded(self, slice_size: int) -> Iterator[None]:
-        """Produce on, slice by slice, while the body runs."""
+        """Produce on, slice by slice, while the body runs; live and the mirror are supervised."""
         over = threading.Event()
 
         def load() -> None:
             # A rate, not a synchronisation.
             while not over.wait(PAUSE_SECONDS):
                 self.produce(slice_size)
+                for owner in (f"{self.shop.pipeline}-g1", self.shop.mirror):
+                    self.look(owner)
 
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(load)
@@ -200,18 +211,19 @@ class Handover:
         self.caught_up(job_id)
         counted = self._checked(job_id)
         chunks = self._chunks(rewind_id)
-        self.shop.submit("abort", "--rewind-id", rewind_id)
+        self.shop.run("abort", "--rewind-id", rewind_id)
         return {"chunks": chunks, **counted}
 
     def _backfill(self, rewind_id: str, trouble: Trouble) -> None:
         of = ("backfill", "--rewind-id", rewind_id)
         if trouble.bounced:
             with self._bounced(lambda: bool(self._chunks_done(rewind_id))):
-                self.shop.submit(*of)
+                self.shop.submit(*of, patience=PATIENCE)
         for point in trouble.backfill:
-            ended = self.shop.submit(*of, environment={crash.VARIABLE: point})
-            assert ended.code == -signal.SIGKILL, f"the backfill did not come to {point}: {ended.output[-3_000:]}"
-        self.shop.step("backfill", rewind_id)
+            ended = self.shop.submit(*of, environment={crash.VARIABLE: point}, patience=PATIENCE)
+            assert killed(ended), f"the backfill did not come to {point}: {ended.output[-3_000:]}"
+        ended = self.shop.submit(*of, patience=PATIENCE)
+        assert ended.code == 0, ended.output[-4_000:]
 
     @contextmanager
     def _bounced(self, when: Callable[[], bool]) -> Iterator[None]:
@@ -229,25 +241,33 @@ class Handover:
         wait_for("the broker", lambda: local_broker.is_answering(self.shop.settings.bootstrap))
 
     def _start(self, job_id: str, trouble: Trouble) -> None:
-        for point in trouble.stream:
-            with mock.patch.dict("os.environ", {} if point == LAUNCHED else {crash.VARIABLE: point}):
-                self.shop.wish(job_id)
-                self.shop.look(job_id)
-            self._killed(job_id, point)
         self.shop.wish(job_id)
+        for point in trouble.stream:
+            self._killed(job_id, point)
         self.look(job_id)
         if trouble.bounced:
             with self._bounced(lambda: self.shop.holder(job_id) is not None):
                 pass
 
     def _killed(self, job_id: str, point: str) -> None:
-        wait_for(f"{job_id} launched", lambda: self.shop.holder(job_id) is not None)
+        """Start a driver that is killed at a point, and wait for its end."""
+        before = self._token(job_id)
+
+        def launched() -> bool:
+            self.look(job_id, None if point == LAUNCHED else point)
+            return self._token(job_id) > before
+
+        wait_for(f"{job_id} launched", launched, PATIENCE)
         holder = self.shop.holder(job_id)
-        if holder is None:
-            return
+        assert holder is not None
         if point == LAUNCHED:
             os.killpg(holder.group, signal.SIGKILL)
-        wait_for(f"{job_id} killed", lambda: not leases.alive(holder))
+        wait_for(f"{job_id} killed", lambda: not leases.alive(holder), PATIENCE)
+
+    def _token(self, job_id: str) -> int:
+        with self.shop.registry() as connection:
+            lease = leases.read(connection, job_id)
+        return 0 if lease is None else lease.token
 
     def _handoff(self, job_id: str) -> dict[int, int]:
         with self.shop.registry() as connection:
@@ -257,8 +277,6 @@ class Handover:
 
     def _is_past(self, job_id: str, handoff: dict[int, int]) -> bool:
         self.look(job_id)
-        self.look(f"{self.shop.pipeline}-g1")
-        self.look(self.shop.mirror)
         at = self.shop.position(job_id)
         return all(at[p] > offset for p, offset in handoff.items())
 

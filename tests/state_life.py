@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -30,18 +31,17 @@ def visit(number: int) -> bytes:
 
 
 @contextmanager
-def visited(shop: Workshop) -> Iterator[None]:
-    """Produce visits while the body runs."""
+def visited(shop: Workshop, number: int) -> Iterator[None]:
+    """Produce the visits from a number on while the body runs."""
     over, partitions = threading.Event(), len(shop.end())
 
     def produce() -> None:
         producer = KafkaProducer(bootstrap_servers=shop.settings.bootstrap, linger_ms=20)
-        number = 0
+        following = itertools.count(number)
         # A rate, not a synchronisation: the load lasts as long as the life.
         while not over.wait(0.5):
-            for _ in range(RATE // 2):
-                producer.send(shop.topic, value=visit(number), partition=number % partitions)
-                number += 1
+            for at in itertools.islice(following, RATE // 2):
+                producer.send(shop.topic, value=visit(at), partition=at % partitions)
         producer.flush()
         producer.close()
 
@@ -57,10 +57,9 @@ def visited(shop: Workshop) -> Iterator[None]:
 def live_with_state(stage: Stage) -> dict[str, object]:
     """Rewind by the plan of a dry run, collect the old generation; rewind again, roll back, collect the new one."""
     shop, name = stage.shop, stage.shop.pipeline
-    for number in range(3 * TURN):
-        shop.produce((None, visit(number)))
+    shop.produce(*((None, visit(number)) for number in range(3 * TURN)))
     stage.deploy()
-    with visited(shop):
+    with visited(shop, 3 * TURN):
         counts = _rewound(stage, "PT20S")
         assert stage.live() == f"{name}-g2"
         _collected(stage, f"{name}-g1")

@@ -102,7 +102,13 @@ class Workshop:
         assert found is not None
         return found.latest
 
-    def submit(self, job: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Ended:
+    def submit(
+        self,
+        job: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+    ) -> Ended:
         code = bundle.build(self.settings, self.pipeline)
         made = submit.make(self.settings, code, job, arguments, name=job, environment=environment)
         done = subprocess.run(
@@ -110,7 +116,7 @@ class Workshop:
             env=submit.environment(made),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
         return Ended(done.returncode, done.stdout + done.stderr)

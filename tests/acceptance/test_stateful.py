@@ -61,7 +61,7 @@ def test_shows_1_seed_003(figure: Figure, workshop: Callable[..., Workshop]) -> 
 
 
 def test_shows_1_the_books_windows(figure: Figure, workshop: Callable[..., Workshop]) -> None:
-    test_window_repair.test_what_live_left_out_as_late_is_told_and_mended(workshop)
+    test_window_repair.what_live_left_out_as_late_is_told_and_mended(workshop)
     figure("repaired_window", "3 and 3; 5 after the repair, and no other window")
 
 

