@@ -121,8 +121,8 @@ class Workshop:
         )
         return Ended(done.returncode, done.stdout + done.stderr)
 
-    def run(self, job: str, *arguments: str) -> Ended:
-        ended = self.submit(job, *arguments)
+    def run(self, job: str, *arguments: str, patience: float = PATIENCE) -> Ended:
+        ended = self.submit(job, *arguments, patience=patience)
         assert ended.code == 0, ended.output[-4000:]
         return ended
 
