@@ -20,6 +20,13 @@ pytest_plugins = ["tests.spark_session"]
 PROJECT = Path(__file__).resolve().parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group the tests for two workers: beside what starts brokers, drivers and Airflow runs all the rest."""
+    for item in items:
+        alone = item.path.parent.name in {"integration", "contract"}
+        item.add_marker(pytest.mark.xdist_group("processes" if alone else "rest"))
+
+
 @pytest.fixture(scope="session")
 def project() -> Path:
     """The checkout."""
