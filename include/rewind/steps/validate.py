@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import outputs
 from rewind.adapters.session import session
-from rewind.control import generations, observing, progress, rewinds, verdicts
+from rewind.control import evidence, generations, observing, progress, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
-from rewind.core import lifecycle, names
+from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
@@ -66,10 +66,20 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
     except Exception as error:
         # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
         _store(
-            settings, rewind_id, attempt, backfilled, frozen, bounds, Found({}), lifecycle.ERROR, repr(error), beside
+            settings,
+            rewind_id,
+            plan,
+            attempt,
+            backfilled,
+            frozen,
+            bounds,
+            Found({}),
+            lifecycle.ERROR,
+            repr(error),
+            beside,
         )
         raise
-    _store(settings, rewind_id, attempt, backfilled, frozen, bounds, found, verdict, reason, beside)
+    _store(settings, rewind_id, plan, attempt, backfilled, frozen, bounds, found, verdict, reason, beside)
     log.info("verdict: %s %s %s %s", verdict, reason, json.dumps(dict(found.counts)), json.dumps(beside))
     return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields), **beside}
 
@@ -88,6 +98,7 @@ def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Genera
 def _store(
     settings: Settings,
     rewind_id: str,
+    plan: Plan,
     attempt: int,
     backfilled: int,
     frozen: Ranges,
@@ -99,19 +110,10 @@ def _store(
 ) -> None:
     floor, ceiling = starts(frozen), ends(frozen)
     made = Verdict(attempt, backfilled, verdict, floor, ceiling, found.counts, found.sample, reason, now())
-    body = {**asdict(made), "fields": found.fields, "bounds": None if bounds is None else asdict(bounds), **beside}
-    write_evidence(settings, rewind_id, f"verdict-{attempt}", body)
+    told = {"fields": found.fields, "bounds": None if bounds is None else asdict(bounds), **beside}
+    body = {**asdict(made), "about": evidence.about(rewind_id, plan), **told}
+    evidence.write(settings, rewind_id, f"verdict-{attempt}", body)
     with side_effect("verdict.store"), transaction(settings.registry_url) as connection:
         verdicts.store(connection, rewind_id, made)
         closed = 0 if bounds is None else bounds.closed_by
         observing.keep_frontier(connection, rewind_id, attempt, Frontier(ceiling, found.unread, closed))
-
-
-def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> None:
-    """Write one evidence file of a rewind, as JSON."""
-    folder = names.inside(settings.evidence, rewind_id, "rewind_id")
-    with side_effect("evidence.write"):
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{name}.json"
-        part.write_text(json.dumps(body, indent=1, sort_keys=True, default=str))
-        part.replace(folder / f"{name}.json")
