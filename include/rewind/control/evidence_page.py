@@ -94,8 +94,10 @@ def _tables(body: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str
     shown = {"about", "counts", "fields", "sample", "floor", "ceiling", "verdict", "reason", "at", "attempt"}
     found = []
     for name, told in body.items():
-        if name not in shown and isinstance(told, Mapping) and told:
-            found.append((name.replace("_", " "), *_table(told)))
+        # A list is a table without names of its rows, which its numbers stand for.
+        named = {str(n): line for n, line in enumerate(told, 1)} if isinstance(told, list) else told
+        if name not in shown and isinstance(named, Mapping) and named:
+            found.append((name.replace("_", " "), *_table(named)))
     return found
 
 

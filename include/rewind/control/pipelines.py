@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
 
+from rewind.control import suites
+from rewind.control.json_schema import check
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
 from rewind.core.pipeline import DELTA, KAFKA, KEEP, TOMBSTONE, UNBOUNDED, ExpectedChange, Pipeline, thaw
@@ -126,7 +127,7 @@ def load(folder: Path, name: str) -> Pipeline:
     """Return one declared pipeline.
 
     Raises:
-        RefusedError: There is none, or its `pipeline.yaml` breaks the schema; the field is named.
+        RefusedError: There is none, or its YAML or its expectations break their schema; the field is named.
     """
     path = names.inside(folder, name, "pipeline") / "pipeline.yaml"
     there = sorted(p.parent.name for p in folder.glob("*/pipeline.yaml"))
@@ -136,7 +137,7 @@ def load(folder: Path, name: str) -> Pipeline:
         raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {there}")
     if not (path.parent / "logic.py").is_file():
         raise RefusedError("pipeline", f"{name} has no logic.py", "Add it beside pipeline.yaml")
-    return parse(name, _read(path))
+    return replace(parse(name, _read(path)), expectations=suites.read(path.parent))
 
 
 def parse(name: str, body: Any) -> Pipeline:
@@ -245,18 +246,6 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
     if "vanished" in overrides and not pipeline.shared:
         raise RefusedError("overrides.vanished", f"{pipeline.name} has no shared output", "Leave it out")
     return thaw(pipeline.frozen() | dict(overrides))
-
-
-def check(body: Any, schema: Mapping[str, Any], field: str) -> None:
-    """Check a value against a JSON schema.
-
-    Raises:
-        RefusedError: The first violation, with the path of its field.
-    """
-    error = next(iter(sorted(Draft202012Validator(schema).iter_errors(body), key=lambda e: list(e.path))), None)
-    if error is not None:
-        where = ".".join([field, *map(str, error.path)])
-        raise RefusedError(where, error.message, "Mend it: README.md lists the fields")
 
 
 def _read(path: Path) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 KAFKA, DELTA = "kafka", "delta"
@@ -64,6 +64,7 @@ class Pipeline:
         late_share: Share of the compared results that may differ by what was late, and a verdict still pass.
         null_share: By how much the share of nulls in a column of the candidate may exceed live's.
         expected: Columns expected to change.
+        expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
     """
 
     name: str
@@ -92,6 +93,7 @@ class Pipeline:
     late_share: float = 1.0
     null_share: float = 0.01
     expected: tuple[ExpectedChange, ...] = ()
+    expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def frozen(self) -> dict[str, Any]:
         """Return a value from which `thaw` makes this pipeline again, equal to itself after a way through JSON."""

@@ -6,25 +6,28 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs
 from rewind.adapters.session import session
-from rewind.control import evidence, generations, observing, progress, rewinds, verdicts
+from rewind.control import evidence, generations, observing, progress, rewinds, suites, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import comparison, left_out, main, null_gate
+from rewind.steps import compared_values, comparison, expectations, left_out, main, null_gate
 from rewind.steps.comparison import Found
+from rewind.steps.expectations import Answer
 from rewind.transforms.compare import EQUAL
 from rewind.transforms.keyed import Bounds
 
@@ -61,6 +64,12 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
             nulls = null_gate.shares(spark, settings, live, candidate, frozen, bounds)
             verdict, reason = null_gate.gated(verdict, reason, nulls, pipeline.null_share)
             beside["null_shares"] = {name: asdict(share) for name, share in nulls.items()}
+        if pipeline.expectations:
+            values = compared_values.both(spark, settings, live, candidate, frozen, bounds)[1]
+            docs = evidence.folder_of(settings, rewind_id) / f"data-docs-{attempt}"
+            answers = _answers(pipeline, candidate, values, found, docs)
+            verdict, reason = expectations.gated(verdict, reason, answers)
+            beside["expectations"] = [asdict(answer) for answer in answers]
         if bounds is not None and bounds.touches is None:
             beside["late_records"] = left_out.late_records(spark, settings, live, candidate)
     except Exception as error:
@@ -93,6 +102,17 @@ def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Genera
     if plan.kind == REPAIR:
         position = dict(plan.end)
     return horizon(candidate.start, live.start, whole, position, live_position)
+
+
+def _answers(pipeline: Pipeline, candidate: Generation, values: DataFrame, found: Found, docs: Path) -> list[Answer]:
+    """Ask Great Expectations about the candidate's output and about what was counted."""
+    # It reads them once an expectation, from wherever they lie.
+    rows = compared_values.columns(values, candidate).persist(StorageLevel.DISK_ONLY)
+    frames = {suites.OUTPUT: rows, suites.DIFFERENCES: expectations.summary(values.sparkSession, found)}
+    try:
+        return expectations.answers(pipeline.expectations, frames, docs)
+    finally:
+        rows.unpersist()
 
 
 def _store(
