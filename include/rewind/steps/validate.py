@@ -25,7 +25,7 @@ from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import compared_values, comparison, expectations, left_out, main, null_gate
+from rewind.steps import compared_values, comparison, expectations, left_out, main, null_gate, state_comparison
 from rewind.steps.comparison import Found
 from rewind.steps.expectations import Answer
 from rewind.transforms.compare import EQUAL
@@ -71,6 +71,9 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
             verdict, reason = expectations.gated(verdict, reason, answers)
             beside["expectations"] = [asdict(answer) for answer in answers]
         if bounds is not None and bounds.touches is None:
+            kept = state_comparison.compared(spark, settings, live, candidate, bounds.trusted_from)
+            verdict, reason = state_comparison.gated(verdict, reason, kept, pipeline)
+            beside["state"] = asdict(kept)
             beside["late_records"] = left_out.late_records(spark, settings, live, candidate)
     except Exception as error:
         # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
