@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rewind.adapters import feed, state_store
+from rewind.adapters import feed
 from rewind.core import lifecycle
-from rewind.core.errors import RetryError
 from rewind.core.offsets import Ranges
-from rewind.core.settings import Settings
 from rewind.steps import lateness, state_comparison
 from rewind.steps.comparison import NOTHING
 from rewind.steps.state_comparison import StateFound
-from rewind.transforms import states
 from tests import cuts, fakes
 from tests.cuts import Arrival, Job
 from tests.fakes import TOPIC_ID

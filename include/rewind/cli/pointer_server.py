@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rewind.cli import context
-from rewind.control import metrics
+from rewind.control import metrics, read_token
 from rewind.control.pointer import resolve
 from rewind.core import names
 from rewind.core.errors import RefusedError, RetryError
@@ -32,8 +32,12 @@ def server(settings: Settings, host: str, port: int) -> ThreadingHTTPServer:
     """Return a server that is bound but does not serve yet.
 
     Raises:
-        RefusedError: The port is taken, or the address is not one of this host.
+        RefusedError: The port is taken, the address is not one of this host, or the file of the token is not as it
+            must be.
     """
+    if settings.read_token_file is not None:
+        # Now rather than at the first request.
+        read_token.bears(settings, "")
     handler = type("PointerHandler", (_Handler,), {"settings": settings})
     try:
         return ThreadingHTTPServer((host, port), handler)
@@ -64,12 +68,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer one request."""
+        if not self._may():
+            self._send(401, b'{"error": "the read-only token is needed, as Authorization: Bearer"}', "application/json")
+            return
         if urlsplit(self.path).path == METRICS:
             text = metrics.read(self.settings, context.broker(self.settings))
             self._send(200, text.encode(), metrics.CONTENT_TYPE)
             return
         status, body = answer(self.settings.registry_url, self.path)
         self._send(status, json.dumps(body).encode(), "application/json")
+
+    def _may(self) -> bool:
+        if self.settings.read_token_file is None:
+            return True
+        return read_token.bears(self.settings, self.headers.get("Authorization", ""))
 
     def _send(self, status: int, content: bytes, kind: str) -> None:
         self.send_response(status)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from rewind.control import generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
-from rewind.web import files, generation_page, history, offers, overview, rewind_page
+from rewind.web import files, generation_page, history, offers, overview, read_only, rewind_page
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.state import State
@@ -59,12 +59,16 @@ def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
         title="Rewind",
         dependencies=[Depends(access.reader)],
         openapi_url=None,
-        exception_handlers={RefusedError: _refused, RetryError: _unreachable},
+        exception_handlers=_PLAIN,
     )
     _add_pages(app)
     _add_views(app, state, access)
     _add_files(app, state)
     _add_actions(app, state, access, airflow)
+    read_only.add(app, state.settings)
+    reads = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, exception_handlers=_PLAIN)
+    read_only.add(reads, state.settings)
+    app.add_middleware(read_only.TokenGate, reads=reads, settings=state.settings)
     return app
 
 
@@ -116,8 +120,8 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
 def _add_files(app: FastAPI, state: State) -> None:
     @app.get("/api/rewinds/{rewind_id}/evidence/{name}")
     def evidence(rewind_id: str, name: str) -> Response:
-        folder = files.evidence_folder(state.settings(), rewind_id)
-        return _text(files.tail(folder, name, files.LONGEST_EVIDENCE))
+        content = files.tail(files.evidence_folder(state.settings(), rewind_id), name, files.LONGEST_EVIDENCE)
+        return _document(content) if name.endswith(".html") else _text(content)
 
     @app.get("/api/streams/{owner}/logs/{name}")
     def log(owner: str, name: str) -> Response:
@@ -162,6 +166,12 @@ def _json(request: Request, body: Mapping[str, Any]) -> Response:
     return Response(content, media_type="application/json", headers=headers)
 
 
+def _document(content: bytes) -> Response:
+    # Whatever stands in it: it may bring its own style, and do nothing else.
+    alone = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'"
+    return Response(content, media_type=TYPES["html"], headers={**HEADERS, "Content-Security-Policy": alone})
+
+
 def _text(content: bytes) -> Response:
     return Response(content, media_type=TEXT, headers=HEADERS)
 
@@ -180,3 +190,6 @@ async def _refused(_request: Request, problem: Any) -> Response:
 
 async def _unreachable(_request: Request, problem: Any) -> Response:
     return Response(str(problem), 503, media_type=TEXT, headers=HEADERS)
+
+
+_PLAIN: dict[Any, Any] = {RefusedError: _refused, RetryError: _unreachable}
