@@ -10,8 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rewind.adapters import feed
+from rewind.control import supervise
 from rewind.core import lifecycle
+from rewind.core.errors import RetryError
 from rewind.core.offsets import Ranges
+from rewind.core.pipeline import ExpectedChange
 from rewind.steps import lateness, state_comparison
 from rewind.steps.comparison import NOTHING
 from rewind.steps.state_comparison import StateFound
@@ -28,6 +31,9 @@ OPERATORS = {
     ONCE: "0-dedupeWithinWatermark",
 }
 
+EQUAL_KEYS = [(COUNTER, 3), (SESSIONS, 3), (ONCE, 40)]
+"""How many keys the state of each holds after 80 visits."""
+
 
 def visits(count: int, first: int = 0) -> list[Arrival]:
     """Return visits of three users, one a minute from 07:00 on."""
@@ -39,8 +45,30 @@ def visit(number: int, **other: Any) -> dict[str, Any]:
     return {"event_id": f"v{number}", "visit_id": number, "user_id": number % 3, "page": "p", "event_time": at, **other}
 
 
+PLANTED = [
+    # A visit in another open window: one window has one more, another one less.
+    (COUNTER, visit(79, event_time=cuts.at("08:09")), "T10:00", {"equal": 1, "changed": 2}),
+    (SESSIONS, visit(79, event_time=cuts.at("08:18")), '"user_id":1', {"equal": 2, "changed": 1}),
+    (ONCE, visit(79, event_id="other"), "other", {"equal": 39, "missing": 1, "extra": 1}),
+]
+"""The last visit as the candidate reads it, part of a differing key, and how many keys are of which class."""
+
+
 @pytest.fixture
-def jobs(spark: SparkSession, tmp_path: Path) -> Callable[..., list[Job]]:
+def mirrored(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """The mirror holds what a job has read that a test puts here."""
+    readers: list[Job] = []
+
+    def rows(spark: SparkSession, *_: Any) -> DataFrame:
+        (job,) = readers
+        return spark.read.format("delta").load(job.feed)
+
+    monkeypatch.setattr(lateness, "_rows", rows)
+    return readers
+
+
+@pytest.fixture
+def jobs(spark: SparkSession, tmp_path: Path, mirrored: list[Job]) -> Callable[..., list[Job]]:
     """Make live and a candidate of a shipped pipeline: `jobs(name, of_live, of_candidate)`, batches of each."""
 
     def make(name: str, *batches: Sequence[Sequence[Arrival]]) -> list[Job]:
@@ -70,7 +98,7 @@ def told(found: StateFound, name: str) -> dict[str, int]:
     return {kind: count for kind, count in found.counts[OPERATORS[name]].items() if count}
 
 
-@pytest.mark.parametrize(("name", "kept"), [(COUNTER, 3), (SESSIONS, 3), (ONCE, 20)])
+@pytest.mark.parametrize(("name", "kept"), EQUAL_KEYS)
 def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     made = visits(80)
     found = compared(*jobs(name, cuts.cut(made, 2), cuts.cut(made, 5)))
@@ -78,19 +106,11 @@ def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     assert (found.sample, found.not_compared) == ((), "")
 
 
-@pytest.mark.parametrize(
-    ("name", "planted", "key", "classes"),
-    [
-        # A visit at another minute of an open window: one window has it and the other has not.
-        (COUNTER, visit(79, event_time=cuts.at("08:09")), "08:0", {"equal": 1, "changed": 2}),
-        (SESSIONS, visit(79, event_time=cuts.at("08:18")), '"user_id":1', {"equal": 2, "changed": 1}),
-        (ONCE, visit(79, event_id="other"), "other", {"equal": 19, "missing": 1, "extra": 1}),
-    ],
-)
-def test_a_planted_difference_is_found_with_both_values(jobs, monkeypatch, name, planted, key, classes):
-    monkeypatch.setattr(lateness, "left_out_by_one", lambda spark, *_: none_late(spark))
+@pytest.mark.parametrize(("name", "planted", "key", "classes"), PLANTED)
+def test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, planted, key, classes):
     made = visits(80)
     live, candidate = jobs(name, cuts.cut(made, 2), cuts.cut([*made[:-1], (1, planted)], 2))
+    mirrored.append(live)
     found = compared(live, candidate)
     assert told(found, name) == classes
     assert len(found.sample) == sum(count for kind, count in classes.items() if kind != "equal")
@@ -99,5 +119,65 @@ def test_a_planted_difference_is_found_with_both_values(jobs, monkeypatch, name,
     assert (verdict, reason) == (lifecycle.FAIL, f"{found.differing()} keys differ in the state")
 
 
-def none_late(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([], cuts.FIELDS)
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [
+        (COUNTER, {"equal": 2, "ahead": 1, "evicted": 1}),
+        (SESSIONS, {"ahead": 3}),
+        (ONCE, {"equal": 30, "ahead": 10, "evicted": 10}),
+    ],
+)
+def test_what_one_job_alone_has_read_or_closed_is_no_difference(jobs, name, classes):
+    found = compared(*jobs(name, cuts.cut(visits(80), 2), cuts.cut(visits(70), 2)))
+    assert told(found, name) == classes
+
+
+def test_a_key_that_differs_by_lateness_alone_is_late(jobs, mirrored):
+    late = [(0, visit(100, event_id="late", event_time=cuts.at("07:45")))]
+    made = visits(80)
+    live, candidate = jobs(ONCE, [made[:70], made[70:], late], [made + late])
+    mirrored.append(live)
+    found = compared(live, candidate)
+    assert told(found, ONCE) == {"equal": 40, "late": 1}
+    assert found.sample == ()
+
+
+def test_warm_up_is_not_compared(jobs):
+    made = visits(80)
+    # The candidate lacks the first minutes of an open window.
+    live, candidate = jobs(COUNTER, [made], [made[:52] + made[55:]])
+    found = compared(live, candidate, cuts.millis("08:00"))
+    assert told(found, COUNTER) == {"equal": 2, "warm_up": 1}
+
+
+def test_a_state_that_is_gone_is_told_and_tried_again(jobs):
+    live, candidate = jobs(COUNTER, [visits(80)], [visits(80)])
+    for file in Path(live.checkpoint, "state", "0").glob("[01]/*"):
+        file.unlink()
+    with pytest.raises(RetryError, match=r"could not be read .* run validate again"):
+        compared(live, candidate)
+    assert not (supervise.generation_folder(live.settings, candidate.generation.job_id) / "state-compared").exists()
+
+
+def test_another_kind_of_state_and_a_job_without_batches_are_told(jobs):
+    live, candidate = jobs(COUNTER, [visits(10)], [])
+    assert "has no committed batch" in compared(live, candidate).not_compared
+    candidate.generation.frozen["state"] = ["another"]
+    assert compared(live, candidate).not_compared == "the candidate keeps another state than live"
+
+
+CHANGED = StateFound({"0-stateStoreSave": {"changed": 2, "equal": 5}})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found", "expected", "becomes"),
+    [
+        (lifecycle.PASS, StateFound(), (), (lifecycle.PASS, "")),
+        (lifecycle.PASS, CHANGED, (), (lifecycle.FAIL, "2 keys differ in the state")),
+        (lifecycle.PASS, CHANGED, (ExpectedChange("count"),), (lifecycle.PASS, "")),
+        (lifecycle.ERROR, CHANGED, (), (lifecycle.ERROR, "")),
+    ],
+)
+def test_the_gate(verdict, found, expected, becomes):
+    pipeline = cuts.shipped(COUNTER, expected=expected)
+    assert state_comparison.gated(verdict, "", found, pipeline) == becomes
