@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,21 @@ from rewind.control import suites
 from rewind.control.json_schema import check
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
-from rewind.core.pipeline import DELTA, KAFKA, KEEP, TOMBSTONE, UNBOUNDED, ExpectedChange, Pipeline, thaw
+from rewind.core.pipeline import (
+    DELTA,
+    INSTANT,
+    KAFKA,
+    KEEP,
+    TOLERANCE,
+    TOMBSTONE,
+    UNBOUNDED,
+    UNORDERED,
+    VOLATILE,
+    ColumnRule,
+    ExpectedChange,
+    Pipeline,
+    thaw,
+)
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -24,6 +38,18 @@ _EXPECTED = {
     "additionalProperties": False,
     "required": ["column"],
     "properties": {"column": _TEXT, "rule": {"type": "string"}},
+}
+
+_TOLERANCE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["column"],
+    "anyOf": [{"required": ["relative"]}, {"required": ["absolute"]}],
+    "properties": {
+        "column": _TEXT,
+        "relative": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "absolute": {"type": "number", "exclusiveMinimum": 0},
+    },
 }
 
 SCHEMA: dict[str, Any] = {
@@ -81,7 +107,13 @@ SCHEMA: dict[str, Any] = {
         "compare": {
             "type": "object",
             "additionalProperties": False,
-            "properties": {"expected": {"type": "array", "items": _EXPECTED}},
+            "properties": {
+                "expected": {"type": "array", "items": _EXPECTED},
+                VOLATILE: _TEXTS,
+                TOLERANCE: {"type": "array", "items": _TOLERANCE},
+                UNORDERED: _TEXTS,
+                INSTANT: _TEXTS,
+            },
         },
     },
 }
@@ -178,7 +210,30 @@ def parse(name: str, body: Any) -> Pipeline:
         late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
         null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
+        rules=_rules(body.get("compare", {}), output.get("key", ())),
     )
+
+
+def _rules(compare: Mapping[str, Any], key: Sequence[str]) -> tuple[ColumnRule, ...]:
+    """Return the rules of columns.
+
+    Raises:
+        RefusedError: A column has two, or is of the key: rows are told apart by it.
+    """
+    found = [ColumnRule(name, kind) for kind in (VOLATILE, UNORDERED, INSTANT) for name in compare.get(kind, ())]
+    found += [
+        ColumnRule(rule["column"], TOLERANCE, float(rule.get("relative", 0)), float(rule.get("absolute", 0)))
+        for rule in compare.get(TOLERANCE, ())
+    ]
+    named = [rule.column for rule in found] + [change["column"] for change in compare.get("expected", ())]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        raise RefusedError("pipeline.yaml.compare", f"{twice[0]} has more than one rule", "Leave it one")
+    for rule in found:
+        if rule.column in key:
+            problem = f"{rule.column} is of the key, which tells rows apart"
+            raise RefusedError(f"pipeline.yaml.compare.{rule.kind}", problem, "Take it out of one of both")
+    return tuple(found)
 
 
 _OF_STATEFUL = ("state_horizon", "closes_at", "output.key", "output.starts", "output.ends")

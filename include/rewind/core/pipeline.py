@@ -29,6 +29,28 @@ class ExpectedChange:
     rule: str = ""
 
 
+VOLATILE, TOLERANCE, UNORDERED, INSTANT = "volatile", "tolerance", "unordered", "instant"
+"""How values of a column may differ and still be equal."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """When two values of an output column are equal although they are not the same.
+
+    Attributes:
+        column: Name of the output column.
+        kind: `VOLATILE`: any two are, if both outputs have the column with one type. `TOLERANCE`: numbers that lie near
+            each other. `UNORDERED`: arrays of the same elements, each as often. `INSTANT`: texts of one instant.
+        relative: With `TOLERANCE`, by which share of the larger magnitude they may differ.
+        absolute: With `TOLERANCE`, by how much they may differ at least.
+    """
+
+    column: str
+    kind: str
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """What a `pipeline.yaml` says, with its defaults filled in.
@@ -64,6 +86,7 @@ class Pipeline:
         late_share: Share of the compared results that may differ by what was late, and a verdict still pass.
         null_share: By how much the share of nulls in a column of the candidate may exceed live's.
         expected: Columns expected to change.
+        rules: Columns whose values may be equal without being the same, each once.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
     """
 
@@ -93,6 +116,7 @@ class Pipeline:
     late_share: float = 1.0
     null_share: float = 0.01
     expected: tuple[ExpectedChange, ...] = ()
+    rules: tuple[ColumnRule, ...] = ()
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def frozen(self) -> dict[str, Any]:
@@ -107,4 +131,5 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     fields["required"] = tuple(fields["required"])
     fields["output_key"] = tuple(fields["output_key"])
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
+    fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
     return Pipeline(**fields)

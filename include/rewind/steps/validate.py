@@ -59,8 +59,11 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
         found = comparison.compared(spark, settings, live, candidate, frozen, bounds)
         pipeline = thaw(candidate.frozen["config"])
         verdict, reason = comparison.judge(found, total(frozen), pipeline.late_share)
-        if found.counts["rows"] != found.counts[EQUAL]:
-            # Rows that are all equal are null alike.
+        if volatile := comparison.likely_volatile(found):
+            beside["likely_volatile"] = volatile
+            reason = f"{reason}; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"
+        if found.counts["rows"] != found.counts[EQUAL] or pipeline.rules:
+            # Rows that are all equal are null alike, but for what a rule calls equal.
             nulls = null_gate.shares(spark, settings, live, candidate, frozen, bounds)
             verdict, reason = null_gate.gated(verdict, reason, nulls, pipeline.null_share)
             beside["null_shares"] = {name: asdict(share) for name, share in nulls.items()}
