@@ -215,7 +215,7 @@ def _counts(told: DataFrame) -> dict[str, int]:
 
 
 def _differing(counted: Mapping[str, int]) -> int:
-    return sum(counted[name] for name in states.DIFFERENCES)
+    return sum(counted.get(name, 0) for name in states.DIFFERENCES)
 
 
 def _sample(told: DataFrame, operator: Operator) -> list[Mapping[str, Any]]:
