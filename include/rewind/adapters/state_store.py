@@ -77,6 +77,9 @@ def read(spark: SparkSession, viewed: str, batch: int, operator: Operator) -> Da
         batch: The batch.
         operator: One of the query's.
     """
+    # Its executors tell the coordinator of states which snapshot they load, and Spark 4.2 makes that with the manager
+    # of streams: a session that never had a stream has none (`RpcEndpointNotFoundException`).
+    len(spark.streams.active)
     options = {"batchId": str(batch), "operatorId": str(operator.id), "storeName": operator.store}
     return spark.read.format("statestore").options(**options).load(viewed).select("key", "value")
 
