@@ -7,7 +7,7 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DecimalType, StringType, StructType
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import INSTANT, TOLERANCE, UNORDERED, VOLATILE, ColumnRule
@@ -25,8 +25,8 @@ SCHEMA = (
     .add("id", "long")
     .add("price", "double")
     .add("big", "long")
-    .add("exact", "decimal(38,10)")
-    .add("tags", "array<string>")
+    .add("exact", DecimalType(38, 10))
+    .add("tags", ArrayType(StringType()))
     .add("seen", "string")
     .add("stamp", "long")
 )
@@ -114,8 +114,46 @@ def test_rules_that_fit_are_taken(spark):
     assert spark.range(1).select(column_rules.equal(ANY, F.lit(1), F.lit(2), SCHEMA["stamp"].dataType)).first()[0]
 
 
+CLOSE = (ColumnRule("price", TOLERANCE, relative=1e-9), ColumnRule("other", TOLERANCE, relative=1e-9))
+C33 = [
+    ("price", 0.1 + 0.2, 0.3, True),
+    ("price", "NaN", "NaN", True),
+    ("price", "NaN", None, False),
+    ("price", -0.0, 0.0, True),
+    ("price", "Infinity", "Infinity", True),
+    ("price", 123.45, 123.46, False),
+    ("exact", "=10.10", "=10.1", True),
+    ("big", "=10000000000000000", "=10000000000000001", False),
+]
+
+
+def test_c33_floats_nan_and_negative_zero(spark):
+    """Case C33: a relative tolerance of 1e-9 on the columns of doubles alone."""
+    rows = [[row(n, _text(n, case[0], case[side])) for n, case in enumerate(C33)] for side in (1, 2)]
+    found = compared(spark, rows[0], rows[1], Sides(SCHEMA, SCHEMA, (), CLOSE))
+    changed = {at["offset"] for at in found.sample}
+    assert [n not in changed for n in range(len(C33))] == [same for *_, same in C33]
+
+
+def test_c34_columns_that_never_match_hide_no_difference(spark):
+    """Case C34: ten events, one with another page; the time of processing and a trace differ in all."""
+    schema = StructType().add("event_id", "long").add("page", "string").add("at", "long").add("trace", "string")
+    live = [row(n, json.dumps({"event_id": n, "page": "home", "at": n, "trace": f"a{n}"})) for n in range(10)]
+    pages = ["home"] * 9 + ["index"]
+    candidate = [
+        row(n, json.dumps({"event_id": n, "page": pages[n], "at": n + 1, "trace": f"b{n}"})) for n in range(10)
+    ]
+    plain = compared(spark, live, candidate, Sides(schema, schema, ()))
+    assert plain.fields == {"changed": {"page": 1, "at": 10, "trace": 10}}
+    assert likely_volatile(plain) == ["at", "trace"]
+    rules = (ColumnRule("at", VOLATILE), ColumnRule("trace", VOLATILE))
+    ruled = compared(spark, live, candidate, Sides(schema, schema, (), rules))
+    assert (ruled.counts["equal"], ruled.counts["changed"], ruled.fields) == (9, 1, {"changed": {"page": 1}})
+    assert likely_volatile(ruled) == []
+
+
 def test_a_column_that_differs_in_all_rows_is_named():
-    counts = {"rows": 20, "equal": 0, "changed": 20}
-    assert likely_volatile(Found(counts, {"changed": {"stamp": 20, "page": 19}})) == ["stamp"]
-    assert likely_volatile(Found({**counts, "rows": 21}, {"changed": {"stamp": 20}})) == []
-    assert likely_volatile(Found({**counts, "rows": 19}, {"changed": {"stamp": 19}})) == []
+    counts = {"rows": 13, "equal": 0, "expected": 0, "changed": 10, "missing": 3}
+    assert likely_volatile(Found(counts, {"changed": {"stamp": 10, "page": 9}})) == ["stamp"]
+    assert likely_volatile(Found({**counts, "equal": 1}, {"changed": {"stamp": 10}})) == []
+    assert likely_volatile(Found({**counts, "changed": 9}, {"changed": {"stamp": 9}})) == []

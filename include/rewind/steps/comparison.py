@@ -26,8 +26,8 @@ NOTHING = -(2**62)
 """A watermark that has reached nothing."""
 FEW = 200_000
 """Coordinates that fit every task's memory: some ten megabytes."""
-MANY = 20
-"""Rows in all of which a column has to differ to be called a likely volatile."""
+MANY = 10
+"""Pairs of rows in all of which a column has to differ to be called a likely volatile."""
 SAMPLE = 20
 """Differences that are kept with both sides."""
 BAD = (*compare.DIFFERENCES, "repeated_differently")
@@ -174,9 +174,10 @@ def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple
 
 
 def likely_volatile(found: Found) -> list[str]:
-    """Return the columns that differ in all compared rows, of enough of them to be no accident."""
-    changed, rows = found.fields.get(compare.CHANGED, {}), found.counts["rows"]
-    return [name for name, count in changed.items() if count == rows and rows >= MANY]
+    """Return the columns that differ in all rows that both outputs have, if those are enough to be no accident."""
+    both = sum(found.counts[name] for name in (compare.EQUAL, compare.EXPECTED, compare.CHANGED))
+    changed = found.fields.get(compare.CHANGED, {})
+    return [name for name, count in changed.items() if count == both >= MANY]
 
 
 def bounds_of(

@@ -102,6 +102,8 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     judged.bounds = comparison.bounds_of(settings, live, candidate, touches=check.plan.touches)
     judged.found = comparison.compared(spark, settings, live, candidate, judged.horizon, judged.bounds)
     judged.gate(comparison.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
+    if check.pipeline.rules:
+        judged.beside["rules"] = [asdict(rule) for rule in check.pipeline.rules]
     if volatile := comparison.likely_volatile(judged.found):
         judged.beside["likely_volatile"] = volatile
         judged.reason += f"; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"
