@@ -138,17 +138,19 @@ def test_shows_6_states_of_equal_jobs(
     figure(f"differing_keys_of_{kept}_in_the_state_of_{name}", 0)
 
 
-@pytest.mark.parametrize(("name", "planted", "key", "classes"), test_state_compared.PLANTED)
+@pytest.mark.parametrize(("name", "planted", "classes", "parts"), test_state_compared.PLANTED)
 def test_shows_6_a_planted_difference(
     figure: Figure,
     jobs: Callable[..., list[Job]],  # noqa: F811
     mirrored: list[Job],  # noqa: F811
     name: str,
-    planted: dict[str, Any],
-    key: str,
+    planted: Any,
     classes: dict[str, int],
+    parts: tuple[str, str, str],
 ) -> None:
-    test_state_compared.test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, planted, key, classes)
+    test_state_compared.test_a_planted_difference_is_found_with_both_values(
+        jobs, mirrored, name, planted, classes, parts
+    )
     figure(f"planted_in_one_record_of_{name}", classes)
 
 

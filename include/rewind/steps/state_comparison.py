@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from rewind.adapters import checkpoint, feed, kafka, state_store
+from rewind.adapters import checkpoint, kafka, state_store
 from rewind.adapters.session import beside
 from rewind.adapters.state_store import Operator
 from rewind.control import progress, supervise
@@ -25,14 +25,12 @@ from rewind.core.pipeline import UNBOUNDED, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.times import parse_duration
 from rewind.core.world import Batch, Generation
-from rewind.steps import lateness
-from rewind.steps.logic import load_logic
-from rewind.transforms import results, states
+from rewind.steps import lateness, state_of_records
+from rewind.transforms import states
+from rewind.transforms.compare import EQUAL, LATE
 
 SAMPLE = 20
 """Differing keys that are kept with both values."""
-FIRST = 0
-"""The first batch of a query: its watermark is 0, so it leaves nothing out and closes nothing."""
 
 Records = Callable[[SparkSession, Ranges], DataFrame]
 """Reads source records at some offsets."""
@@ -107,9 +105,10 @@ def compared(
 def gated(verdict: str, reason: str, found: StateFound, pipeline: Pipeline) -> tuple[str, str]:
     """Return a verdict and its reason, with what the states add: keys that differ make a pass a fail.
 
-    Where columns are expected to change, what leads to them may differ too: then the difference is told alone.
+    Where columns are expected to change, or may be equal without being the same, what leads to them may differ too:
+    then the difference is told alone.
     """
-    if not found.differing() or pipeline.expected or verdict == lifecycle.ERROR:
+    if not found.differing() or pipeline.expected or pipeline.rules or verdict == lifecycle.ERROR:
         return verdict, reason
     told = [f"{found.differing()} keys differ in the state"]
     return lifecycle.FAIL, "; ".join([*([reason] if reason else []), *told])
@@ -144,7 +143,7 @@ class _Work:
 def _found(work: _Work, trusted_from: int, records: Records) -> StateFound:
     closed_by = max(batch.closing_watermark for batch in work.both)
     views = [_view(work, job, batch) for job, batch in zip((work.live, work.candidate), work.both, strict=True)]
-    ahead = _state_of(work, "ahead", _only_one_read(work, records))
+    ahead = _touched(work, "ahead", _only_one_read(work, records))
     counts: dict[str, Mapping[str, int]] = {}
     sample: list[Mapping[str, Any]] = []
     for operator in work.operators:
@@ -153,13 +152,19 @@ def _found(work: _Work, trusted_from: int, records: Records) -> StateFound:
         counted = _counts(told)
         if _differing(counted):
             # Only now: what each job left out as late is told by the mirror, which takes its time.
-            late = _read(work, _state_of(work, "late", _late_in_one(work, closed_by)), operator)
+            late = _read(work, _touched(work, "late", _late_in_one(work, closed_by)), operator)
             told = states.classed(pairs, closed_by, trusted_from, _read(work, ahead, operator), late)
             counted = _counts(told)
             sample += _sample(told, operator)
         counts[str(operator)] = counted
         pairs.unpersist()
-    return StateFound(counts, tuple(sample[:SAMPLE]), {job_id: batch.batch for job_id, batch in work.batches.items()})
+    batches = {job_id: batch.batch for job_id, batch in work.batches.items()}
+    return StateFound(counts, tuple(sample[:SAMPLE]), batches, _untold(counts.values()))
+
+
+def _untold(counts: Iterable[Mapping[str, int]]) -> str:
+    compared = sum(of[EQUAL] + of[LATE] + _differing(of) for of in counts)
+    return "" if compared else "no key has had equal input in both jobs and is open in both"
 
 
 def _pairs(work: _Work, views: Sequence[str], operator: Operator) -> DataFrame:
@@ -186,26 +191,15 @@ def _late_in_one(work: _Work, closed_by: int) -> DataFrame | None:
     return None if rows.isEmpty() else rows
 
 
-def _state_of(work: _Work, name: str, records: DataFrame | None) -> str | None:
-    """Run the logic on a few records by themselves; return the view of its state, or None without records."""
+def _touched(work: _Work, name: str, records: DataFrame | None) -> str | None:
+    """Return the view of the state that a few records make by themselves: its keys are those that they touch."""
     if records is None:
         return None
-    folder = work.scratch / name
-    table, place = str(folder / "feed"), str(folder / "checkpoint")
-    feed.create(work.spark, table)
-    feed.append(records, table, name, FIRST)
-    rows = load_logic(work.pipeline)(results.usable(feed.stream(work.spark).load(table), work.pipeline))
-    writer = rows.writeStream.outputMode(work.pipeline.output_mode).option("checkpointLocation", place)
-    writer.foreachBatch(_discard).trigger(availableNow=True).start().awaitTermination()
-    return state_store.view(place, FIRST, work.operators[0].partitions, folder / "view")
-
-
-def _discard(rows: DataFrame, _number: int) -> None:
-    rows.write.format("noop").mode("overwrite").save()
+    return state_of_records.made(work.spark, work.pipeline, records, work.operators[0].partitions, work.scratch / name)
 
 
 def _read(work: _Work, viewed: str | None, operator: Operator) -> DataFrame | None:
-    return None if viewed is None else state_store.read(work.spark, viewed, FIRST, operator)
+    return None if viewed is None else state_store.read(work.spark, viewed, state_of_records.FIRST, operator)
 
 
 def _counts(told: DataFrame) -> dict[str, int]:
