@@ -181,7 +181,7 @@ def test_a_state_that_is_gone_is_told_and_tried_again(jobs):
     for file in Path(live.checkpoint, "state", "0").glob("[01]/*"):
         if file.is_file():
             file.unlink()
-    with pytest.raises(RetryError, match=r"could not be read .* run validate again"):
+    with pytest.raises(RetryError, match=r"is gone that was there a moment ago: run validate again"):
         compared(live, candidate)
     assert not (supervise.generation_folder(live.settings, candidate.generation.job_id) / "state-compared").exists()
 

@@ -177,7 +177,7 @@ def likely_volatile(found: Found) -> list[str]:
     """Return the columns that differ in all rows that both outputs have, if those are enough to be no accident."""
     both = sum(found.counts[name] for name in (compare.EQUAL, compare.EXPECTED, compare.CHANGED))
     changed = found.fields.get(compare.CHANGED, {})
-    return [name for name, count in changed.items() if count == both >= MANY]
+    return sorted(name for name, count in changed.items() if count == both >= MANY)
 
 
 def bounds_of(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,6 +32,9 @@ from rewind.transforms.compare import EQUAL, LATE
 
 SAMPLE = 20
 """Differing keys that are kept with both values."""
+
+GONE = "CANNOT_LOAD_STATE_STORE"
+"""What Spark says of a state whose files it does not find."""
 
 Records = Callable[[SparkSession, Ranges], DataFrame]
 """Reads source records at some offsets."""
@@ -95,9 +99,11 @@ def compared(
         session = beside(spark, candidate, pipeline, operators[0].partitions)
         work = _Work(session, settings, live, candidate, pipeline, scratch, operators, _present(jobs))
         return _found(work, trusted_from, read)
-    except (PySparkException, FileNotFoundError) as error:
-        problem = f"the states of {' and '.join(jobs)} could not be read ({error})"
-        raise RetryError(f"{problem}: run validate again") from error
+    except (PySparkException, Py4JJavaError, FileNotFoundError) as error:
+        if not isinstance(error, FileNotFoundError) and GONE not in str(error):
+            raise
+        told = f"a state of {' or '.join(jobs)} is gone that was there a moment ago: run validate again"
+        raise RetryError(told) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
