@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core import lifecycle
+from rewind.core.crash import side_effect
 from rewind.steps.comparison import BAD, Found
 
 SAMPLE = 20
@@ -161,6 +162,7 @@ def _views(rows: DataFrame) -> set[str]:
 def _keep(sites: Mapping[str, str], docs: Path) -> None:
     """Move the Data Docs of a run to their folder."""
     (index,) = sites.values()
-    shutil.rmtree(docs, ignore_errors=True)
-    docs.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(Path(index.removeprefix("file://")).parent, docs)
+    with side_effect("evidence.docs"):
+        shutil.rmtree(docs, ignore_errors=True)
+        docs.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(Path(index.removeprefix("file://")).parent, docs)

@@ -20,6 +20,7 @@ from rewind.adapters.state_store import Operator
 from rewind.control import progress, supervise
 from rewind.control.database import transaction
 from rewind.core import lifecycle
+from rewind.core.crash import side_effect
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Ranges, between, ends, higher, lower, starts, total
 from rewind.core.pipeline import UNBOUNDED, Pipeline, thaw
@@ -98,7 +99,9 @@ def compared(
         operators = state_store.operators(spark, _checkpoint(settings, live))
         session = beside(spark, candidate, pipeline, operators[0].partitions)
         work = _Work(session, settings, live, candidate, pipeline, scratch, operators, _present(jobs))
-        return _found(work, trusted_from, read)
+        # What a crash leaves lies in the candidate's folder: the next comparison begins anew, and it is collected.
+        with side_effect("state.compare"):
+            return _found(work, trusted_from, read)
     except (PySparkException, Py4JJavaError, FileNotFoundError) as error:
         if not isinstance(error, FileNotFoundError) and GONE not in str(error):
             raise
