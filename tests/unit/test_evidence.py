@@ -99,6 +99,15 @@ def test_a_sample_shows_both_sides_field_by_field_those_that_differ_first():
     assert texts[at + 4 : at + 7] == ["kind", "(none)", "row"]
 
 
+def test_a_table_within_what_is_told_stands_by_itself_and_nothing_empty_is_shown():
+    state = {"counts": {"0-save": {"equal": 40, "changed": 1}}, "batches": {"g1": 3}, "sample": [], "not_compared": ""}
+    texts = read(state=state).texts
+    assert row_of(texts, "State", 4) == ["State", "g1", "batches", "3"]
+    at = texts.index("State: counts")
+    assert texts[at + 1 : at + 6] == ["equal", "changed", "0-save", "40", "1"]
+    assert "not_compared" not in texts
+
+
 def test_texts_of_users_stand_as_texts_and_nothing_is_fetched():
     found = read(Approval(2, "approve", HOSTILE, HOSTILE))
     tags = {tag for tag, _ in found.tags}

@@ -20,7 +20,7 @@ BAR = 320
 """Width of a full bar in pixels."""
 LONGEST = 2_000
 """Characters of one value that are shown."""
-INFORMING = ("rows", "equal", "expected", "repeated", "open", "warm_up", "dead_letters")
+INFORMING = ("rows", "equal", "expected", "repeated", "late", "open", "warm_up", "dead_letters")
 """Counts that are no differences."""
 NOTHING = "(none)"
 
@@ -96,9 +96,21 @@ def _tables(body: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str
     for name, told in body.items():
         # A list is a table without names of its rows, which its numbers stand for.
         named = {str(n): line for n, line in enumerate(told, 1)} if isinstance(told, list) else told
-        if name not in shown and isinstance(named, Mapping) and named:
-            found.append((name.replace("_", " "), *_table(named)))
+        if name not in shown and isinstance(named, Mapping):
+            found += _titled(name, named)
     return found
+
+
+def _titled(title: str, told: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Return a table of what is told, and one for each table that lies within it; what is empty is left out."""
+    within = {name: value for name, value in told.items() if _is_table(value)}
+    plain = {name: value for name, value in told.items() if name not in within and value not in ("", [], {}, None)}
+    own = [(title.replace("_", " "), *_table(plain))] if plain else []
+    return own + [table for name, value in within.items() for table in _titled(f"{title}: {name}", value)]
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(inner, Mapping) for inner in value.values())
 
 
 def _table(told: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -159,13 +171,14 @@ STYLE = """
   --good: #86e0ae; --bar: #7cb8ff; --warn: #f5cf7a; } }
 body { font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin: 1.75rem 0 .5rem; }
-h1, h2, p, td, th { overflow-wrap: anywhere; }
+h1, h2, p, dd { overflow-wrap: anywhere; } td, th { overflow-wrap: break-word; max-width: 32rem; }
 .pass { color: var(--good); } .fail, .bad { color: var(--bad); } .error { color: var(--warn); }
 .quiet, caption, thead th { color: var(--quiet); font-size: .85rem; font-weight: 400; text-align: left; }
 table { border-collapse: collapse; margin: .25rem 0 1rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; font-weight: 400; }
-td.number { text-align: right; }
+td.number, th.number { text-align: right; }
+svg { width: min(320px, 35vw); height: 14px; }
 tr.differs td { background: var(--bad-back); }
 .scroll { overflow-x: auto; }
 rect { fill: var(--bar); } rect.bad { fill: var(--bad); }
@@ -198,10 +211,11 @@ TEMPLATE = (
 </dl>
 {% if ranges %}
 <h2>What was compared</h2>
-<table>
+<div class="scroll"><table>
 <caption>Source offsets of {{ about.topic }}, from the first up to, not with, the last</caption>
 <thead><tr>
-{% for head in ("partition", "from", "to", "offsets") %}<th scope="col">{{ head }}</th>{% endfor %}
+<th scope="col">partition</th>
+{% for head in ("from", "to", "offsets") %}<th scope="col" class="number">{{ head }}</th>{% endfor %}
 </tr></thead>
 <tbody>
 {% for partition, first, last in ranges %}
@@ -209,7 +223,7 @@ TEMPLATE = (
 {% for number in (first, last, last - first) %}<td class="number">{{ number|whole }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody>
-</table>
+</table></div>
 {% endif %}
 <h2>What came out</h2>
 <table>
@@ -217,7 +231,7 @@ TEMPLATE = (
 <tbody>
 {% for bar in bars %}
 <tr><th scope="row">{{ bar.name.replace("_", " ") }}</th><td class="number">{{ bar.count|whole }}</td>
-<td><svg width="320" height="14" role="img" aria-label="{{ bar.name }}: {{ bar.count }}">
+<td><svg viewBox="0 0 320 14" preserveAspectRatio="none" role="img" aria-label="{{ bar.name }}: {{ bar.count }}">
 <rect width="{{ bar.width }}" height="14"{% if bar.bad %} class="bad"{% endif %}/></svg></td></tr>
 {% endfor %}
 </tbody>
