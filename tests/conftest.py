@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from rewind.control import database, jvm, supervise
 from rewind.core.settings import Settings, from_environment
@@ -20,11 +21,15 @@ pytest_plugins = ["tests.spark_session"]
 PROJECT = Path(__file__).resolve().parents[1]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests for two workers: beside what starts brokers, drivers and Airflow runs all the rest."""
-    for item in items:
-        alone = item.path.parent.name in {"integration", "contract"}
-        item.add_marker(pytest.mark.xdist_group("processes" if alone else "rest"))
+class _ByNeed(LoadScopeScheduling):
+    """Two workers: beside the tests that start brokers, drivers and Airflow, one after the other, run all the rest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "processes" if nodeid.startswith(("tests/integration/", "tests/contract/")) else "rest"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _ByNeed(config, log)
 
 
 @pytest.fixture(scope="session")

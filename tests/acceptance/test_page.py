@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import database, rewinds
+from rewind.control import database, evidence_page, rewinds
+from rewind.control.verdicts import Approval
 from rewind.core.settings import Settings
-from tests import browser, page_states
+from tests import axe, browser, page_states
 from tests.browser import Page
 from tests.page_server import Site, id_of, serving
 from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
+from tests.unit import test_evidence
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -85,6 +87,43 @@ def test_each_page_fits_in_light_dark_and_on_a_phone(installation, site, page, a
             assert page.run("document.documentElement.scrollWidth <= innerWidth"), (name, width)
         backgrounds[scheme] = page.run("getComputedStyle(document.body).backgroundColor")
     assert backgrounds == {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}
+
+
+@pytest.mark.parametrize("state", page_states.STATES)
+def test_axe_finds_nothing_serious(figure, installation, site, page, project, state):
+    page_states.seed(installation, state)
+    judge = axe.script(project / ".rewind" / "tools")
+    begun = len(page_states.STATES[state]) > 1
+    found = {}
+    for width, scheme in LOOKS:
+        page.look(width, scheme)
+        for name, place in PLACES.items():
+            if begun or name in ("overview", "history"):
+                show(page, site, place)
+                found[f"{name} {width} {scheme}"] = axe.serious(page, judge)
+    assert {place: problems for place, problems in found.items() if problems} == {}
+    figure(f"serious_problems_by_axe_{state.replace(' ', '_')}_in_{len(found)}_views", 0)
+
+
+def test_axe_finds_what_is_planted(installation, site, page, project):
+    page_states.seed(installation, "deployed")
+    show(page, site, "overview")
+    page.run("void document.querySelector('main').append(document.createElement('button'))")
+    assert [problem.partition(":")[0] for problem in axe.serious(page, axe.script(project / ".rewind" / "tools"))] == [
+        "button-name"
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_axe_finds_nothing_serious_in_the_evidence(page, project, tmp_path, artefacts, width, scheme):
+    path = tmp_path / "verdict-2.html"
+    path.write_text(evidence_page.page(test_evidence.BODY, Approval(2, "approve", "ada", "known")))
+    page.look(width, scheme)
+    page.open(path.as_uri())
+    page.until("document.querySelector('h1')")
+    page.shoot(artefacts / f"evidence-{width}-{scheme}.png")
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert axe.serious(page, axe.script(project / ".rewind" / "tools")) == []
 
 
 def test_airflows_own_theme_wins_over_the_systems(installation, site, page):
