@@ -165,11 +165,12 @@ def _template() -> Template:
 
 
 STYLE = """
-:root { color-scheme: light dark; --line: #d5dbe4; --quiet: #566173; --bad: #9b1c1c; --bad-back: #fde4e4;
-  --good: #12633a; --bar: #2f6fb2; --warn: #7a4a00; }
-@media (prefers-color-scheme: dark) { :root { --line: #343c48; --quiet: #a3adbb; --bad: #ffa8a8; --bad-back: #451a1a;
-  --good: #86e0ae; --bar: #7cb8ff; --warn: #f5cf7a; } }
-body { font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; }
+:root { color-scheme: light dark; --page: #ffffff; --text: #1a202c; --line: #d5dbe4; --quiet: #566173;
+  --bad: #9b1c1c; --bad-back: #fde4e4; --good: #12633a; --bar: #2f6fb2; --warn: #7a4a00; }
+@media (prefers-color-scheme: dark) { :root { --page: #111418; --text: #e6eaf0; --line: #343c48; --quiet: #a3adbb;
+  --bad: #ffa8a8; --bad-back: #451a1a; --good: #86e0ae; --bar: #7cb8ff; --warn: #f5cf7a; } }
+body { background: var(--page); color: var(--text); font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif;
+  max-width: 70rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin: 1.75rem 0 .5rem; }
 h1, h2, p, dd { overflow-wrap: anywhere; } td, th { overflow-wrap: break-word; max-width: 32rem; }
 .pass { color: var(--good); } .fail, .bad { color: var(--bad); } .error { color: var(--warn); }
@@ -211,7 +212,7 @@ TEMPLATE = (
 </dl>
 {% if ranges %}
 <h2>What was compared</h2>
-<div class="scroll"><table>
+<div class="scroll" role="region" aria-label="Offsets" tabindex="0"><table>
 <caption>Source offsets of {{ about.topic }}, from the first up to, not with, the last</caption>
 <thead><tr>
 <th scope="col">partition</th>
@@ -249,7 +250,7 @@ TEMPLATE = (
 {% if samples %}
 <h2>The first differences</h2>
 {% for sample in samples %}
-<div class="scroll"><table>
+<div class="scroll" role="region" aria-label="{{ sample.kind }} at {{ sample.at }}" tabindex="0"><table>
 <caption>{{ sample.kind }} at {{ sample.at }}</caption>
 <thead><tr><th scope="col">field</th><th scope="col">live {{ about.live }}</th>
 <th scope="col">candidate {{ about.candidate }}</th></tr></thead>
@@ -264,7 +265,7 @@ TEMPLATE = (
 {% endif %}
 {% for title, heads, rows in tables %}
 <h2>{{ title[0]|upper }}{{ title[1:] }}</h2>
-<div class="scroll"><table>
+<div class="scroll" role="region" aria-label="{{ title }}" tabindex="0"><table>
 <thead><tr>{% for head in heads %}<th scope="col">{{ head.replace("_", " ") }}</th>{% endfor %}</tr></thead>
 <tbody>
 {% for row in rows %}
