@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import checkpoint, delta_output, feed, outputs
-from rewind.adapters.session import _STATE
+from rewind.adapters.session import beside
 from rewind.control import generations, pipelines, progress, supervise, tables
 from rewind.control.database import now, transaction
 from rewind.core import coordinates, lifecycle
@@ -25,7 +25,7 @@ from rewind.core.world import Batch, Generation
 from rewind.steps import comparison, feeding, query
 from rewind.steps.allocate import examined
 from rewind.steps.comparison import Found
-from rewind.transforms import keyed, spans
+from rewind.transforms import keyed
 from tests.fakes import TOPIC_ID
 
 FOLDER = Path(__file__).resolve().parents[1] / "include" / "pipelines"
@@ -46,11 +46,7 @@ def shipped(name: str, **changes: Any) -> Pipeline:
 
 def own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """Return a session with the settings of a query with state: they must not reach other tests."""
-    made = spark.newSession()
-    chosen = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": pipeline.session_time_zone}
-    for name, value in {**_STATE, **chosen, spans.PARTITIONS: str(PARTITIONS)}.items():
-        made.conf.set(name, value)
-    return made
+    return beside(spark, pipeline, PARTITIONS, 2)
 
 
 def at(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +19,7 @@ from rewind.core import lifecycle
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import comparison, null_gate
+from rewind.steps import compared_values, comparison, null_gate
 from rewind.steps.logic import empty_records
 from rewind.steps.null_gate import Share
 from rewind.transforms import contract, encoding, nulls, parsing
@@ -70,6 +71,13 @@ def rows(spark: SparkSession, settings: Settings, name: str, *columns: str) -> l
     return [tuple(row)[1:] for row in table.select(offset, *columns).orderBy("o").collect()]
 
 
+def shares(
+    spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, *compared: Any
+) -> dict[str, Share]:
+    """Return the shares of nulls over what was compared: a horizon, and bounds of results or None."""
+    return null_gate.shares(compared_values.both(spark, settings, live, candidate, *compared), live, candidate)
+
+
 def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) -> None:
     settings = fakes.installation(tmp_path)
     live, second, third = (
@@ -80,10 +88,10 @@ def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) 
     assert len(rows(spark, settings, live.dead_letter_topic, "_value")) == 5
     assert rows(spark, settings, second.output_topic, "visit_id", "lang") == [(7, None)] * 5 + [(7, "fr")] * 5
 
-    equal = null_gate.shares(spark, settings, live, second, HORIZON, None)
+    equal = shares(spark, settings, live, second, HORIZON, None)
     assert equal == {"event_id": Share(0, 0), "visit_id": Share(0, 0)}
     assert null_gate.gated(lifecycle.PASS, "", equal, 0.01) == (lifecycle.PASS, "")
-    found = null_gate.shares(spark, settings, live, third, HORIZON, None)
+    found = shares(spark, settings, live, third, HORIZON, None)
     assert found == {"event_id": Share(0, 0), "visit_id": Share(0, 5 / 15)}
     told = "visit_id is null in 33.3%, in live in 0.0%"
     assert null_gate.gated(lifecycle.PASS, "", found, 0.01) == (lifecycle.FAIL, told)
@@ -94,11 +102,9 @@ def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) 
 def test_only_what_was_compared_counts(spark: SparkSession, tmp_path: Path) -> None:
     settings = fakes.installation(tmp_path)
     live, cast = (written(spark, settings, number, version) for number, version in enumerate((NUMBER, CAST), 1))
-    found = null_gate.shares(spark, settings, live, cast, {0: OffsetRange(4, 7)}, None)
+    found = shares(spark, settings, live, cast, {0: OffsetRange(4, 7)}, None)
     assert found["visit_id"] == Share(0, 2 / 3)
-    assert null_gate.shares(spark, settings, live, cast, {0: OffsetRange(5, 10)}, None) == {}, (
-        "live has none to compare"
-    )
+    assert shares(spark, settings, live, cast, {0: OffsetRange(5, 10)}, None) == {}, "live has none to compare"
 
 
 def test_nan_counts_as_null_and_a_tombstone_as_nothing(spark: SparkSession) -> None:
@@ -121,10 +127,18 @@ def test_of_results_with_state_the_newest_closed_version_counts(spark: SparkSess
         job.read([(0, visit) for visit in [*visits, {"event_id": "last", "event_time": at("09:25")}]])
     sides = [job.generation for job in jobs]
     bounds = comparison.bounds_of(settings, *sides)
-    found = null_gate.shares(own, settings, *sides, {0: OffsetRange(0, 10)}, bounds)
+    found = shares(own, settings, *sides, {0: OffsetRange(0, 10)}, bounds)
     assert found["page"] == Share(0, 2 / 6)
 
 
 @pytest.mark.parametrize("verdict", [lifecycle.ERROR])
 def test_an_error_stays_an_error(verdict: str) -> None:
     assert null_gate.gated(verdict, "why", {"x": Share(0, 1)}, 0.01) == (verdict, "why")
+
+
+def test_a_volatile_column_may_not_be_null_less_often_either() -> None:
+    found = {"x": Share(0.5, 0.25)}
+    assert null_gate.gated(lifecycle.PASS, "", found, 0.01) == (lifecycle.PASS, "")
+    told = "x is null in 25.0%, in live in 50.0%"
+    assert null_gate.gated(lifecycle.PASS, "", found, 0.01, ["x"]) == (lifecycle.FAIL, told)
+    assert null_gate.gated(lifecycle.PASS, "", found, 0.25, ["x"]) == (lifecycle.PASS, "")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rewind.control import database, rewinds, status
+from rewind.control import database, evidence, rewinds, status
 from rewind.control.lag_history import BATCHES, POINTS, lag_history
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
@@ -211,7 +211,7 @@ def test_the_history_tells_verdict_and_answer(settings, in_state):
 
 @pytest.mark.parametrize("name", ["../verdict-1.json", "..", ".hidden", "a/b", "link.json", "nothing.json", ""])
 def test_evidence_comes_from_its_folder_alone(settings, name):
-    folder = files.evidence_folder(settings, REWIND_ID)
+    folder = evidence.folder_of(settings, REWIND_ID)
     folder.mkdir(parents=True)
     (folder.parent / "verdict-1.json").write_text("outside")
     (folder / ".hidden").write_text("hidden")
@@ -227,4 +227,4 @@ def test_a_folder_that_is_a_link_is_refused(settings, tmp_path):
     settings.evidence.mkdir(parents=True)
     (settings.evidence / REWIND_ID).symlink_to(tmp_path)
     with pytest.raises(RefusedError, match="is a link"):
-        files.evidence_folder(settings, REWIND_ID)
+        evidence.folder_of(settings, REWIND_ID)

@@ -35,18 +35,22 @@ def session(name: str, time_zone: str) -> SparkSession:
     return made
 
 
-def beside(spark: SparkSession, generation: Generation, pipeline: Pipeline, partitions: int) -> SparkSession:
-    """Return a session beside a job's own for a small query with a generation's state: its settings reach nothing else.
+def beside(spark: SparkSession, pipeline: Pipeline, source_partitions: int, state_partitions: int) -> SparkSession:
+    """Return a session beside another for a query with state: what that needs is set in this one alone.
 
     Args:
-        spark: The session of the job.
-        generation: Whose state.
-        pipeline: Its pipeline.
-        partitions: Partitions of the state.
+        spark: The other.
+        pipeline: The pipeline of the query.
+        source_partitions: Partitions of its source when the generation was made.
+        state_partitions: Partitions of its state.
     """
     made = spark.newSession()
-    chosen = {"spark.sql.session.timeZone": pipeline.session_time_zone, "spark.sql.shuffle.partitions": str(partitions)}
-    for name, value in {**_STATE, **chosen, spans.PARTITIONS: str(generation.frozen["partitions"])}.items():
+    chosen = {
+        "spark.sql.session.timeZone": pipeline.session_time_zone,
+        "spark.sql.shuffle.partitions": str(state_partitions),
+        spans.PARTITIONS: str(source_partitions),
+    }
+    for name, value in {**_STATE, **chosen}.items():
         made.conf.set(name, value)
     return made
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rewind.core.times import parse_duration
+
 KAFKA, DELTA = "kafka", "delta"
 
 KEEP, TOMBSTONE = "keep", "tombstone"
@@ -118,6 +120,13 @@ class Pipeline:
     expected: tuple[ExpectedChange, ...] = ()
     rules: tuple[ColumnRule, ...] = ()
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def horizon_milliseconds(self) -> int | None:
+        """The state horizon in milliseconds; None for one without bound."""
+        if self.state_horizon == UNBOUNDED:
+            return None
+        return int(parse_duration(self.state_horizon, "state_horizon").total_seconds() * 1000)
 
     def frozen(self) -> dict[str, Any]:
         """Return a value from which `thaw` makes this pipeline again, equal to itself after a way through JSON."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector, higher, reached
-from rewind.core.pipeline import UNBOUNDED, Pipeline
-from rewind.core.times import parse_duration
+from rewind.core.pipeline import Pipeline
 from rewind.core.world import Generation, LifecycleReader
 
 REPEATS = "DeduplicateWithinWatermark"
@@ -53,10 +52,10 @@ def begin(
     """
     if reached(earliest, asked):
         return Begin(dict(asked), None)
-    if pipeline.state_horizon == UNBOUNDED:
+    horizon = pipeline.horizon_milliseconds
+    if horizon is None:
         problem = f"{pipeline.name} has an unbounded state horizon: any record may count, back to {earliest}"
         raise RefusedError("from", problem, "Rewind from earliest")
-    horizon = int(parse_duration(pipeline.state_horizon, "state_horizon").total_seconds() * 1000)
     opened = history.batch_reaching(live.job_id, asked) or history.newest_batch(live.job_id)
     if opened is None or not reached(asked, live.start):
         problem = f"no batch of {live.job_id}, which began at {live.start}, tells what was open there"
@@ -79,7 +78,7 @@ def released(pipeline: Pipeline, delay: int, live: Generation, history: Lifecycl
     Raises:
         RefusedError: The horizon is unbounded: they never would be.
     """
-    if pipeline.state_horizon == UNBOUNDED:
+    if pipeline.horizon_milliseconds is None:
         raise RefusedError("from", f"{pipeline.name} has an unbounded state horizon", "Rewind from earliest")
     newest = history.newest_batch(live.job_id)
     return None if newest is None else newest.closing_watermark + delay + 1

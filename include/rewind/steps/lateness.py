@@ -14,9 +14,8 @@ from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, between, higher, reached, to_spark_json
-from rewind.core.pipeline import UNBOUNDED, Pipeline, thaw
+from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
-from rewind.core.times import parse_duration
 from rewind.core.world import Generation
 from rewind.steps.logic import empty_records, load_logic
 from rewind.transforms import compare, contract, keyed, lateness, results
@@ -55,9 +54,8 @@ def explained(
     if span is None or span["first"] is None:
         return doubtful.select("key").limit(0)
     records = lateness.with_closing(_records(spark, settings, live, candidate, pipeline), pipeline)
-    margin = 0
-    if pipeline.state_horizon != UNBOUNDED:
-        margin = int(parse_duration(pipeline.state_horizon, "state_horizon").total_seconds() * 1000)
+    margin = pipeline.horizon_milliseconds or 0
+    if pipeline.horizon_milliseconds is not None:
         # Only what can touch one of these results.
         records = records.where(F.col(lateness.CLOSES).between(span["first"] - margin, span["last"] + margin))
     keys = doubtful.select("key", "l", "c", "in_live", "in_candidate")

@@ -6,18 +6,14 @@ values. So the share of nulls is gated by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from rewind.core import lifecycle
-from rewind.core.offsets import Ranges
-from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import compared_values
 from rewind.transforms import nulls, parsing
-from rewind.transforms.keyed import Bounds
 
 
 @dataclass(frozen=True)
@@ -28,25 +24,14 @@ class Share:
     candidate: float
 
 
-def shares(
-    spark: SparkSession,
-    settings: Settings,
-    live: Generation,
-    candidate: Generation,
-    horizon: Ranges,
-    bounds: Bounds | None,
-) -> dict[str, Share]:
-    """Return the share of nulls of each column that both outputs have, over what was compared.
+def shares(values: Sequence[DataFrame], live: Generation, candidate: Generation) -> dict[str, Share]:
+    """Return the share of nulls of each column that both outputs have.
 
     Args:
-        spark: The session.
-        settings: The installation.
+        values: What was compared of live and of the candidate (`compared_values.both`).
         live: The one job.
         candidate: The other.
-        horizon: Source offsets that both hold.
-        bounds: For pipelines with state, which of their results can be compared.
     """
-    values = compared_values.both(spark, settings, live, candidate, horizon, bounds)
     schemas = [parsing.declared(side.frozen["output_schema"]) for side in (live, candidate)]
     # One row a side.
     found = [nulls.shares(rows, schema).first() for rows, schema in zip(values, schemas, strict=True)]
@@ -55,7 +40,9 @@ def shares(
     return {name: Share(*pair) for name, pair in pairs.items() if None not in pair}
 
 
-def gated(verdict: str, reason: str, found: Mapping[str, Share], most: float) -> tuple[str, str]:
+def gated(
+    verdict: str, reason: str, found: Mapping[str, Share], most: float, volatile: Collection[str] = ()
+) -> tuple[str, str]:
     """Return a verdict and its reason, with what the gate adds: it turns a pass into a fail.
 
     Args:
@@ -63,8 +50,10 @@ def gated(verdict: str, reason: str, found: Mapping[str, Share], most: float) ->
         reason: Why it is not a pass.
         found: Shares of nulls, by column (`shares`).
         most: By how much the candidate's share may exceed live's.
+        volatile: Columns whose values count for nothing: for these the shares may not be further apart either way.
     """
-    wrong = {name: share for name, share in found.items() if share.candidate - share.live > most}
+    above = {name: share.candidate - share.live for name, share in found.items()}
+    wrong = {name: found[name] for name, by in above.items() if (abs(by) if name in volatile else by) > most}
     if not wrong or verdict == lifecycle.ERROR:
         return verdict, reason
     told = [f"{name} is null in {share.candidate:.1%}, in live in {share.live:.1%}" for name, share in wrong.items()]

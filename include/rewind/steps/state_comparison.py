@@ -23,9 +23,8 @@ from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Ranges, between, ends, higher, lower, starts, total
-from rewind.core.pipeline import UNBOUNDED, Pipeline, thaw
+from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
-from rewind.core.times import parse_duration
 from rewind.core.world import Batch, Generation
 from rewind.steps import lateness, state_of_records
 from rewind.transforms import states
@@ -97,7 +96,7 @@ def compared(
     read = records or _from_kafka(settings, pipeline)
     try:
         operators = state_store.operators(spark, _checkpoint(settings, live))
-        session = beside(spark, candidate, pipeline, operators[0].partitions)
+        session = beside(spark, pipeline, candidate.frozen["partitions"], operators[0].partitions)
         work = _Work(session, settings, live, candidate, pipeline, scratch, operators, _present(jobs))
         # What a crash leaves lies in the candidate's folder: the next comparison begins anew, and it is collected.
         with side_effect("state.compare"):
@@ -141,34 +140,30 @@ class _Work:
         """The batches of live and of the candidate."""
         return self.batches[self.live.job_id], self.batches[self.candidate.job_id]
 
-    @property
-    def horizon(self) -> int:
-        """The state horizon in milliseconds; 0 for one without bound."""
-        if self.pipeline.state_horizon == UNBOUNDED:
-            return 0
-        return int(parse_duration(self.pipeline.state_horizon, "state_horizon").total_seconds() * 1000)
-
 
 def _found(work: _Work, trusted_from: int, records: Records) -> StateFound:
     closed_by = max(batch.closing_watermark for batch in work.both)
     views = [_view(work, job, batch) for job, batch in zip((work.live, work.candidate), work.both, strict=True)]
     ahead = _touched(work, "ahead", _only_one_read(work, records))
-    counts: dict[str, Mapping[str, int]] = {}
+    pairs = {operator: _pairs(work, views, operator).persist(StorageLevel.DISK_ONLY) for operator in work.operators}
+
+    def told(operator: Operator, late: str | None) -> DataFrame:
+        touched = [_read(work, view, operator) for view in (ahead, late)]
+        return states.classed(pairs[operator], closed_by, trusted_from, *touched)
+
+    counts = {operator: _counts(told(operator, None)) for operator in work.operators}
     sample: list[Mapping[str, Any]] = []
-    for operator in work.operators:
-        pairs = _pairs(work, views, operator).persist(StorageLevel.DISK_ONLY)
-        told = states.classed(pairs, closed_by, trusted_from, _read(work, ahead, operator), None)
-        counted = _counts(told)
-        if _differing(counted):
-            # Only now: what each job left out as late is told by the mirror, which takes its time.
-            late = _read(work, _touched(work, "late", _late_in_one(work, closed_by)), operator)
-            told = states.classed(pairs, closed_by, trusted_from, _read(work, ahead, operator), late)
-            counted = _counts(told)
-            sample += _sample(told, operator)
-        counts[str(operator)] = counted
-        pairs.unpersist()
+    if differing := [operator for operator in work.operators if _differing(counts[operator])]:
+        # Only now: what each job left out as late is told by the mirror, which takes its time.
+        late = _touched(work, "late", _late_in_one(work, closed_by))
+        for operator in differing:
+            counts[operator] = _counts(told(operator, late))
+            sample += _sample(told(operator, late), operator)
+    for kept in pairs.values():
+        kept.unpersist()
     batches = {job_id: batch.batch for job_id, batch in work.batches.items()}
-    return StateFound(counts, tuple(sample[:SAMPLE]), batches, _untold(counts.values()))
+    by_name = {str(operator): counted for operator, counted in counts.items()}
+    return StateFound(by_name, tuple(sample[:SAMPLE]), batches, _untold(counts.values()))
 
 
 def _untold(counts: Iterable[Mapping[str, int]]) -> str:
@@ -178,7 +173,7 @@ def _untold(counts: Iterable[Mapping[str, int]]) -> str:
 
 def _pairs(work: _Work, views: Sequence[str], operator: Operator) -> DataFrame:
     read = [
-        states.timed(state_store.read(work.spark, view, batch.batch, operator), work.horizon)
+        states.timed(state_store.read(work.spark, view, batch.batch, operator), work.pipeline.horizon_milliseconds or 0)
         for view, batch in zip(views, work.both, strict=True)
     ]
     return states.paired(read[0], read[1])
@@ -195,7 +190,8 @@ def _only_one_read(work: _Work, records: Records) -> DataFrame | None:
 
 
 def _late_in_one(work: _Work, closed_by: int) -> DataFrame | None:
-    since = closed_by - work.horizon if work.horizon else 0
+    horizon = work.pipeline.horizon_milliseconds
+    since = 0 if horizon is None else closed_by - horizon
     rows = lateness.left_out_by_one(work.spark, work.settings, work.live, work.candidate, work.pipeline, since)
     return None if rows.isEmpty() else rows
 

@@ -7,7 +7,7 @@ import logging
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs
@@ -19,7 +19,7 @@ from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import VOLATILE, Pipeline, thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -109,13 +109,19 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
         judged.reason += f"; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"
 
 
+def _values(spark: SparkSession, check: _Check, judged: _Judged) -> list[DataFrame]:
+    jobs = (check.live, check.candidate)
+    return compared_values.both(spark, check.settings, *jobs, judged.horizon, judged.bounds)
+
+
 def _gate_nulls(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     counts = judged.found.counts
     # Rows that are all equal are null alike, but for what a rule calls equal.
     if counts["rows"] == counts[EQUAL] and not check.pipeline.rules:
         return
-    shares = null_gate.shares(spark, check.settings, check.live, check.candidate, judged.horizon, judged.bounds)
-    judged.gate(null_gate.gated(judged.verdict, judged.reason, shares, check.pipeline.null_share))
+    shares = null_gate.shares(_values(spark, check, judged), check.live, check.candidate)
+    volatile = [rule.column for rule in check.pipeline.rules if rule.kind == VOLATILE]
+    judged.gate(null_gate.gated(judged.verdict, judged.reason, shares, check.pipeline.null_share, volatile))
     judged.beside["null_shares"] = {name: asdict(share) for name, share in shares.items()}
 
 
@@ -124,13 +130,12 @@ def _gate_by_expectations(spark: SparkSession, check: _Check, judged: _Judged) -
     asked = check.pipeline.expectations
     if not asked:
         return
-    settings, candidate = check.settings, check.candidate
-    values = compared_values.both(spark, settings, check.live, candidate, judged.horizon, judged.bounds)[1]
     # It reads them once an expectation, from wherever they lie.
-    rows = compared_values.columns(values, candidate).persist(StorageLevel.DISK_ONLY)
+    values = _values(spark, check, judged)[1]
+    rows = compared_values.columns(values, check.candidate).persist(StorageLevel.DISK_ONLY)
     frames = {suites.OUTPUT: rows, suites.DIFFERENCES: expectations.summary(spark, judged.found)}
     try:
-        docs = evidence.folder_of(settings, check.rewind_id) / f"data-docs-{check.attempt}"
+        docs = evidence.folder_of(check.settings, check.rewind_id) / f"data-docs-{check.attempt}"
         answers = expectations.answers(asked, frames, docs)
     finally:
         rows.unpersist()

@@ -11,9 +11,8 @@ from rewind.adapters.sinks import sink_of
 from rewind.control.guard import Guard
 from rewind.core.crash import side_effect
 from rewind.core.offsets import Ranges
-from rewind.core.pipeline import UNBOUNDED, Pipeline
+from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
-from rewind.core.times import parse_duration
 from rewind.core.world import Generation
 from rewind.steps.logic import empty_records, load_logic, stamp_of
 from rewind.transforms import contract, lateness, results
@@ -58,8 +57,8 @@ def write(
 
 def _near(records: DataFrame, pipeline: Pipeline, touches: tuple[int, int]) -> DataFrame:
     """Return the records that can be of a touched result: within a horizon of it."""
-    if pipeline.state_horizon == UNBOUNDED:
+    margin = pipeline.horizon_milliseconds
+    if margin is None:
         return records
-    margin = int(parse_duration(pipeline.state_horizon, "state_horizon").total_seconds() * 1000)
     timed = lateness.with_closing(records, pipeline)
     return timed.where(F.col(lateness.CLOSES).between(touches[0] - margin, touches[1] + margin)).drop(lateness.CLOSES)

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
-from rewind.control import generations, requests, rewinds
+from rewind.control import evidence, generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
 from rewind.web import files, generation_page, history, offers, overview, read_only, rewind_page
@@ -119,8 +119,8 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
 
 def _add_files(app: FastAPI, state: State) -> None:
     @app.get("/api/rewinds/{rewind_id}/evidence/{name}")
-    def evidence(rewind_id: str, name: str) -> Response:
-        content = files.tail(files.evidence_folder(state.settings(), rewind_id), name, files.LONGEST_EVIDENCE)
+    def of_a_check(rewind_id: str, name: str) -> Response:
+        content = files.tail(evidence.folder_of(state.settings(), rewind_id), name, files.LONGEST_EVIDENCE)
         return _document(content) if name.endswith(".html") else _text(content)
 
     @app.get("/api/streams/{owner}/logs/{name}")

@@ -22,15 +22,6 @@ class File:
     bytes: int
 
 
-def evidence_folder(settings: Settings, rewind_id: str) -> Path:
-    """Return the folder of a rewind's evidence, which may be missing.
-
-    Raises:
-        RefusedError: The id is no legal name, or the folder is a link.
-    """
-    return names.inside(settings.evidence, rewind_id, "rewind_id")
-
-
 def logs_folder(settings: Settings, owner: str) -> Path:
     """Return the folder of a stream's logs, which may be missing.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import rewinds
+from rewind.control import evidence, rewinds
 from rewind.control.lag_history import Lag, lag_history
 from rewind.control.status import PipelineView, Status
 from rewind.control.status_jobs import Job
@@ -57,7 +57,7 @@ def rewind_page(settings: Settings, connection: Connection, found: Status, rewin
         "observed": None if rewind.observed is None else {**asdict(rewind.observed), "told": rewind.observed.told()},
         "deletions": [d for d in pipeline.deletions if d.job_id in (rewind.job_id, rewind.live_job_id)],
         "garbage": [g for g in pipeline.garbage if g.job_id in (rewind.job_id, rewind.live_job_id)],
-        "evidence": files.listed(files.evidence_folder(settings, rewind.id)),
+        "evidence": files.listed(evidence.folder_of(settings, rewind.id)),
         "logs": {owner: files.listed(files.logs_folder(settings, owner)) for owner in _streams(rewind, jobs)},
         "offers": offers(pipeline, rewind),
     }
