@@ -9,7 +9,6 @@ import pytest
 from rewind.control import generations, progress, status
 from rewind.control.database import transaction
 from rewind.control.status_jobs import jobs_of
-from rewind.control.status_watermark import watermark_of
 from rewind.core import lifecycle
 from rewind.core.world import Batch
 from tests import fakes
@@ -43,12 +42,17 @@ def batch(connection, monkeypatch, number, watermark, ago):
     progress.record(connection, JOB, 1, Batch(number, {0: number}, {0: number + 1}, 1, NOW, 0, closing))
 
 
+def watermark(connection):
+    (job,) = jobs_of(connection, "visits_converter", Away(), NOW)
+    return job.watermark
+
+
 def test_c36_a_silent_source_leaves_the_watermark_stuck_since_its_last_rise(connection, monkeypatch):
     batch(connection, monkeypatch, 0, CLOSED - timedelta(minutes=5), timedelta(minutes=11))
     batch(connection, monkeypatch, 1, CLOSED, timedelta(minutes=10))
     # Records of the same event time and batches without records leave it where it is.
     batch(connection, monkeypatch, 2, CLOSED, timedelta(minutes=5))
-    found = watermark_of(connection, JOB, NOW)
+    found = watermark(connection)
     assert (found.at, found.since, found.stuck) == (CLOSED, NOW - timedelta(minutes=10), True)
     (job,) = jobs_of(connection, "visits_converter", Away(), NOW)
     assert job.note == (
@@ -65,12 +69,12 @@ def test_c36_a_silent_source_leaves_the_watermark_stuck_since_its_last_rise(conn
 def test_c36_a_watermark_that_moves_is_not_stuck(connection, monkeypatch):
     batch(connection, monkeypatch, 0, CLOSED, timedelta(minutes=10))
     batch(connection, monkeypatch, 1, CLOSED + timedelta(minutes=5), timedelta(seconds=60))
-    found = watermark_of(connection, JOB, NOW)
+    found = watermark(connection)
     assert (found.stuck, found.told()) == (False, "")
     assert jobs_of(connection, "visits_converter", Away(), NOW)[0].note == ""
 
 
 def test_a_job_without_state_has_none(connection, monkeypatch):
-    assert watermark_of(connection, JOB, NOW) is None
+    assert watermark(connection) is None
     batch(connection, monkeypatch, 0, None, timedelta(minutes=10))
-    assert watermark_of(connection, JOB, NOW) is None
+    assert watermark(connection) is None

@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from rewind.control import status, totals
 from rewind.control.snapshot import snapshot
 from rewind.control.status import Status
+from rewind.control.status_backfill import Backfill
 from rewind.control.status_drivers import Driver
 from rewind.control.status_jobs import Job
-from rewind.control.status_rewinds import Backfill, RewindView
+from rewind.control.status_rewinds import RewindView
 from rewind.control.totals import Totals
 from rewind.core import lifecycle, names
 from rewind.core.errors import RefusedError, RetryError

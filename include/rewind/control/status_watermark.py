@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select
 
 from rewind.control import progress
 from rewind.core.times import format_instant
+from rewind.core.world import Batch
 
 STILL = timedelta(minutes=1)
 """A watermark that has not risen for longer is told to be stuck."""
@@ -39,17 +42,20 @@ class Watermark:
         )
 
 
-def watermark_of(connection: Connection, job_id: str, now: datetime) -> Watermark | None:
-    """Return the watermark of a job, or None when it has none: it keeps no state, or has not read a record yet.
+def watermarks_of(
+    connection: Connection, jobs: Select[Any], newest: Mapping[str, Batch], now: datetime
+) -> dict[str, Watermark]:
+    """Return the watermarks of jobs, by job; those that keep no state, or have not read a record yet, have none.
 
     Args:
         connection: To the registry.
-        job_id: The job.
+        jobs: A query that names the jobs.
+        newest: The last batch of each job.
         now: The instant that ages are counted to, UTC without zone as the registry stores it.
     """
-    newest = progress.newest(connection, job_id)
-    if newest is None or not newest.closing_watermark:
-        return None
-    reached = newest.closing_watermark
-    raised = progress.first_where(connection, job_id, lambda batch: batch.closing_watermark >= reached) or newest
-    return Watermark(datetime.fromtimestamp(reached / 1000, UTC), raised.at, now - raised.at > STILL)
+    raised = progress.closing_since(connection, jobs)
+    return {job: _watermark(newest[job].closing_watermark, since, now) for job, since in raised.items()}
+
+
+def _watermark(reached: int, since: datetime, now: datetime) -> Watermark:
+    return Watermark(datetime.fromtimestamp(reached / 1000, UTC), since, now - since > STILL)

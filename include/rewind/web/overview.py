@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rewind.control.status import PipelineView, Status
-from rewind.control.status_jobs import Job, Mirror
+from rewind.control.status_jobs import Job
+from rewind.control.status_mirrors import Mirror
 from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import DONE
 from rewind.core import lifecycle
