@@ -17,7 +17,7 @@ from rewind.core.settings import Settings
 from rewind.core.world import Topic
 from tests import page_states
 
-COMMITS, CHUNKS, VERDICT_ROWS, REWINDS = 100, 4, 5, 6
+COMMITS, CHUNKS, VERDICT_ROWS, REWINDS = 200, 4, 5, 6
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ def seed(settings: Settings, load: Load) -> None:
 
 
 def advance(connection: Connection, load: Load, batch: int) -> None:
-    """Commit one batch of each live stream, as a busy installation does each second."""
-    rows = [_batch(f"load_{n}-g{load.each}", batch, now()) for n in range(load.pipelines)]
-    connection.execute(insert(schema.progress), rows)
+    """Commit one batch of each live stream and mirror, as a busy installation does each second."""
+    names, at = [f"load_{n}" for n in range(load.pipelines)], now()
+    connection.execute(insert(schema.progress), [_batch(f"{name}-g{load.each}", batch, at) for name in names])
+    connection.execute(insert(schema.mirror_commits), [_commit(name, batch, at) for name in names])
 
 
 def _of_pipeline(name: str, load: Load, at: datetime) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -88,6 +88,7 @@ def installation(make_settings, tmp_path, monkeypatch, page):
 def fresh(monkeypatch):
     """Let each request look anew."""
     monkeypatch.setattr("rewind.web.state.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("rewind.web.state.STILL_SECONDS", -1.0)
 
 
 FILLED = {

@@ -49,7 +49,8 @@ class Metric:
 
 def read(settings: Settings, broker: BrokerReader | None) -> str:
     """Return the metrics of an installation; a registry that cannot be read is a metric, not an error."""
-    found = status.read(settings, broker)
+    # Of what was collected, and of older rewinds, only the counts are told.
+    found = status.read(settings, broker, collected=False, recent=1)
     try:
         with snapshot(settings.registry_url) as connection:
             counted = totals.read(connection)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from rewind.control import schema
 from rewind.core.offsets import Vector
 
 _table = schema.mirror_commits
 NEVER = datetime.fromisoformat("1970-01-01")
+_ASKED, _SHOWN = ("topic", "topic_id", "version"), ("topic", "topic_id", "version", "ranges", "counts", "at")
 Key = tuple[str, str]
 """A topic and its id."""
 
@@ -55,10 +57,10 @@ def newest(connection: Connection, url: str) -> dict[str, Sum]:
     """
     known = _KNOWN.get(url, {})
     recorded = _recorded(connection)
-    sums = _added(connection, {key: known.get(key) for key in recorded})
+    sums = {key: known.get(key, Sum(*key)) for key in recorded}
+    sums |= _added(connection, _behind(sums, recorded))
     # A commit of an older version that came late, or another registry in the place of the one that was known.
-    wrong = [key for key, there in recorded.items() if (sums[key].commits, sums[key].version) != there]
-    sums |= _added(connection, dict.fromkeys(wrong))
+    sums |= _added(connection, [Sum(one.topic, one.topic_id) for one in _behind(sums, recorded)])
     _KNOWN[url] = sums
     return {one.topic: one for one in sorted(sums.values(), key=lambda one: (one.at, one.version))}
 
@@ -70,20 +72,33 @@ def _recorded(connection: Connection) -> dict[Key, tuple[int, int]]:
     return {(topic, topic_id): (int(count), int(version)) for topic, topic_id, count, version in rows}
 
 
-def _added(connection: Connection, known: Mapping[Key, Sum | None]) -> dict[Key, Sum]:
+def _behind(sums: Mapping[Key, Sum], recorded: Mapping[Key, tuple[int, int]]) -> list[Sum]:
+    return [sums[key] for key, there in recorded.items() if (sums[key].commits, sums[key].version) != there]
+
+
+def _added(connection: Connection, known: Sequence[Sum]) -> dict[Key, Sum]:
+    """Return sums with the commits of newer versions added."""
     if not known:
         return {}
-    wanted = [_since(key, before) for key, before in known.items()]
+    values = {f"{name}_{n}": getattr(one, name) for n, one in enumerate(known) for name in _ASKED}
     rows: dict[Key, list[Any]] = defaultdict(list)
-    columns = (_table.c.topic, _table.c.topic_id, _table.c.version, _table.c.ranges, _table.c.counts, _table.c.at)
-    for row in connection.execute(select(*columns).where(or_(*wanted)).order_by(_table.c.version)):
+    for row in connection.execute(_since(len(known)), values):
         rows[row.topic, row.topic_id].append(row)
-    return {key: _summed(before or Sum(*key), rows[key]) for key, before in known.items()}
+    return {(one.topic, one.topic_id): _summed(one, rows[one.topic, one.topic_id]) for one in known}
 
 
-def _since(key: Key, before: Sum | None) -> Any:
-    mine = and_(_table.c.topic == key[0], _table.c.topic_id == key[1])
-    return mine if before is None else and_(mine, _table.c.version > before.version)
+@lru_cache(maxsize=16)
+def _since(count: int) -> Any:
+    """Return the query for the newer commits of so many mirrors; to make it costs more than to ask it."""
+    each = [
+        and_(
+            _table.c.topic == bindparam(f"topic_{n}"),
+            _table.c.topic_id == bindparam(f"topic_id_{n}"),
+            _table.c.version > bindparam(f"version_{n}"),
+        )
+        for n in range(count)
+    ]
+    return select(*(_table.c[name] for name in _SHOWN)).where(or_(*each)).order_by(_table.c.version)
 
 
 def _summed(found: Sum, rows: Iterable[Any]) -> Sum:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from jsonschema import Draft202012Validator
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
 from rewind.core.pipeline import DELTA, KAFKA, KEEP, TOMBSTONE, UNBOUNDED, ExpectedChange, Pipeline, thaw
+
+PARSED_KEPT = 1_000
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -129,14 +132,23 @@ def load(folder: Path, name: str) -> Pipeline:
         RefusedError: There is none, or its `pipeline.yaml` breaks the schema; the field is named.
     """
     path = names.inside(folder, name, "pipeline") / "pipeline.yaml"
-    there = sorted(p.parent.name for p in folder.glob("*/pipeline.yaml"))
     if "." in name:
-        names.checked_new([name], there, "pipeline")
+        names.checked_new([name], _there(folder), "pipeline")
     if not path.is_file():
-        raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {there}")
+        raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {_there(folder)}")
     if not (path.parent / "logic.py").is_file():
         raise RefusedError("pipeline", f"{name} has no logic.py", "Add it beside pipeline.yaml")
-    return parse(name, _read(path))
+    return _parsed(name, _text(path))
+
+
+def _there(folder: Path) -> list[str]:
+    return sorted(path.parent.name for path in folder.glob("*/pipeline.yaml"))
+
+
+# Who watches asks for the same files again and again.
+@lru_cache(maxsize=PARSED_KEPT)
+def _parsed(name: str, text: str) -> Pipeline:
+    return parse(name, _loaded(name, text))
 
 
 def parse(name: str, body: Any) -> Pipeline:
@@ -259,9 +271,20 @@ def check(body: Any, schema: Mapping[str, Any], field: str) -> None:
         raise RefusedError(where, error.message, "Mend it: README.md lists the fields")
 
 
-def _read(path: Path) -> Any:
+def _text(path: Path) -> str:
     try:
-        return yaml.safe_load(path.read_text())
-    # Bytes that are no text, a date that does not exist, and too deep a nesting come as themselves.
-    except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
-        raise RefusedError(str(path.parent.name), f"pipeline.yaml is no YAML ({error})", "Mend it") from None
+        return path.read_text()
+    except (ValueError, OSError) as error:
+        raise _no_yaml(path.parent.name, error) from None
+
+
+def _loaded(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    # A date that does not exist, and too deep a nesting come as themselves.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _no_yaml(name, error) from None
+
+
+def _no_yaml(name: str, error: Exception) -> RefusedError:
+    return RefusedError(name, f"pipeline.yaml is no YAML ({error})", "Mend it")

@@ -33,10 +33,19 @@ def shown(connection: Connection, recent: int, pipeline: str = "") -> dict[str, 
     wanted = (ranked.c.state == lifecycle.ACTIVE) | (ranked.c.rank <= recent)
     found: dict[str, list[Rewind]] = defaultdict(list)
     for row in connection.execute(select(ranked).where(wanted).order_by(ranked.c.created_at.desc())):
-        found[row.pipeline].append(
-            Rewind(row.id, row.pipeline, row.plan_id, row.job_id, row.state, row.reason, row.created_at, row.ended_at)
-        )
+        found[row.pipeline].append(_rewind(row))
     return found
+
+
+def newest(connection: Connection, count: int) -> list[Rewind]:
+    """Return the newest rewinds of all pipelines, newest first."""
+    table = schema.rewinds
+    query = select(table).order_by(table.c.created_at.desc(), table.c.id).limit(count)
+    return [_rewind(row) for row in connection.execute(query)]
+
+
+def _rewind(row: Any) -> Rewind:
+    return Rewind(row.id, row.pipeline, row.plan_id, row.job_id, row.state, row.reason, row.created_at, row.ended_at)
 
 
 def plans(connection: Connection, found: Sequence[Rewind]) -> dict[str, Plan]:

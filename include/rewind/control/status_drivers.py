@@ -45,8 +45,8 @@ class Drivers:
     """What the registry holds of the drivers of streams, read once for all of them."""
 
     def __init__(self, connection: Connection, owners: Any, now: datetime) -> None:
-        """Read the streams, and the leases of owners that are given as a list or as a query of names."""
-        self._streams = {stream.owner: stream for stream in streams.all_of(connection)}
+        """Read the leases of owners, given as a list or as a query of names, and their streams."""
+        self._streams = {stream.owner: stream for stream in streams.read_all(connection, owners)}
         self._leases = leases.read_all(connection, owners)
         self._now = now
 

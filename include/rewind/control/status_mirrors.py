@@ -50,7 +50,7 @@ def mirrors_of(connection: Connection, ends: Ends, now: datetime, url: str) -> t
         url: Of the registry, under which what its commits sum up to is kept.
     """
     held, prefix = mirror_sums.newest(connection, url), names.mirror_owner("")
-    wished = [s.owner.removeprefix(prefix) for s in streams.all_of(connection) if s.kind == streams.MIRROR]
+    wished = [owner.removeprefix(prefix) for owner in streams.owners_of(connection, streams.MIRROR)]
     topics = sorted({*held, *wished})
     drivers = Drivers(connection, [names.mirror_owner(topic) for topic in topics], now)
     made = [Mirror(topic, None, 0, {}, None, None, None, drivers.of(names.mirror_owner(topic), "")) for topic in topics]

@@ -18,7 +18,7 @@ from rewind.web import files, generation_page, history, offers, overview, rewind
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.state import State
-from rewind.web.wire import encoded
+from rewind.web.wire import Kept, encoded
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -79,11 +79,12 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_views(app: FastAPI, state: State, access: Access) -> None:
-    asks = Depends(access.reader)
+    asks, kept = Depends(access.reader), Kept()
 
     @app.get("/api/overview")
     def of_all(request: Request) -> Response:
-        return _json(request, overview.overview(state.look()))
+        found = state.look()
+        return _sent(request, *kept.encoded(found, lambda: overview.overview(found)))
 
     @app.get("/api/history")
     def of_the_past(request: Request) -> Response:
@@ -155,7 +156,10 @@ def _seen(state: State, rewind_id: str) -> Any:
 
 
 def _json(request: Request, body: Mapping[str, Any]) -> Response:
-    content, tag = encoded(body)
+    return _sent(request, *encoded(body))
+
+
+def _sent(request: Request, content: bytes, tag: str) -> Response:
     headers = {**HEADERS, "ETag": tag}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
