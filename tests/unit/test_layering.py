@@ -30,7 +30,7 @@ OTHERS = {
     "core": set(),
     "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "kafka"},
     "transforms": {"pyspark"},
-    "web": {"sqlalchemy", "fastapi", "pydantic", "httpx"},
+    "web": {"sqlalchemy", "fastapi", "starlette", "pydantic", "httpx"},
 }
 FORBIDDEN = {
     "adapters": {"airflow"},

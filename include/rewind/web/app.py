@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
 from rewind.control import generations, requests, rewinds
@@ -17,6 +17,7 @@ from rewind.core.errors import RefusedError, RetryError
 from rewind.web import files, generation_page, history, offers, overview, rewind_page
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
+from rewind.web.readers import add_readers
 from rewind.web.state import State
 from rewind.web.wire import Kept, encoded
 
@@ -40,10 +41,12 @@ class Access:
     Attributes:
         reader: FastAPI dependency of every route: returns the person, or answers 401 or 403.
         may_run: Whether a person may run a DAG.
+        token: Returns the read-only token that pointer and metrics take as well; None when there is none.
     """
 
     reader: Callable[..., Any]
     may_run: Callable[[Any, str], bool]
+    token: Callable[[], str | None] = lambda: None
 
 
 class Asked(BaseModel):
@@ -54,21 +57,21 @@ class Asked(BaseModel):
 
 
 def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
-    """Return the app; each of its routes asks `access.reader` first."""
+    """Return the app; each of its routes asks `access.reader` first, but for those that take the token instead."""
     app = FastAPI(
-        title="Rewind",
-        dependencies=[Depends(access.reader)],
-        openapi_url=None,
-        exception_handlers={RefusedError: _refused, RetryError: _unreachable},
+        title="Rewind", openapi_url=None, exception_handlers={RefusedError: _refused, RetryError: _unreachable}
     )
-    _add_pages(app)
-    _add_views(app, state, access)
-    _add_files(app, state)
-    _add_actions(app, state, access, airflow)
+    asked = APIRouter(dependencies=[Depends(access.reader)])
+    _add_pages(asked)
+    _add_views(asked, state, access)
+    _add_files(asked, state)
+    _add_actions(asked, state, access, airflow)
+    app.include_router(asked)
+    add_readers(app, state, access.reader, access.token)
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: APIRouter) -> None:
     @app.get("/")
     def index() -> Response:
         return _asset("index.html")
@@ -78,7 +81,7 @@ def _add_pages(app: FastAPI) -> None:
         return _asset(name)
 
 
-def _add_views(app: FastAPI, state: State, access: Access) -> None:
+def _add_views(app: APIRouter, state: State, access: Access) -> None:
     asks, kept = Depends(access.reader), Kept()
 
     @app.get("/api/overview")
@@ -114,7 +117,7 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
         return _json(request, {"rewind_id": requests.rewind_id(dag_id, run_id)})
 
 
-def _add_files(app: FastAPI, state: State) -> None:
+def _add_files(app: APIRouter, state: State) -> None:
     @app.get("/api/rewinds/{rewind_id}/evidence/{name}")
     def evidence(rewind_id: str, name: str) -> Response:
         folder = files.evidence_folder(state.settings(), rewind_id)
@@ -125,7 +128,7 @@ def _add_files(app: FastAPI, state: State) -> None:
         return _text(files.tail(files.logs_folder(state.settings(), owner), name, files.TAIL))
 
 
-def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPort) -> None:
+def _add_actions(app: APIRouter, state: State, access: Access, airflow: AirflowPort) -> None:
     asks = Depends(access.reader)
 
     @app.post("/api/rewinds/{rewind_id}/actions/{action}")
