@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import page as bench
 from rewind.control import database, rewinds
 from rewind.core.settings import Settings
-from tests import browser, page_states
+from tests import axe, browser, page_load, page_states
 from tests.browser import Page
 from tests.page_server import Site, id_of, serving
 from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
@@ -28,6 +29,8 @@ PLACES = {
     "generation": f"generation/{CANDIDATE}",
     "history": "history",
 }
+PATIENCE = 60.0
+"""Seconds until a page must be there: a browser beside other work starts slowly."""
 LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
 
 
@@ -67,7 +70,7 @@ def artefacts(project: Path) -> Path:
 def show(page: Page, site: Site, place: str) -> None:
     page.open("about:blank")
     page.open(f"{site.url}#{place}")
-    page.until("document.querySelector('main h1')")
+    page.until("document.querySelector('main h1')", PATIENCE)
 
 
 def click(page: Page, label: str, within: str = "main") -> None:
@@ -85,6 +88,65 @@ def test_each_page_fits_in_light_dark_and_on_a_phone(installation, site, page, a
             assert page.run("document.documentElement.scrollWidth <= innerWidth"), (name, width)
         backgrounds[scheme] = page.run("getComputedStyle(document.body).backgroundColor")
     assert backgrounds == {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}
+
+
+@pytest.fixture(scope="session")
+def judge(project: Path) -> str:
+    if axe.NPM is None and not os.environ.get("CI"):
+        pytest.skip("no npm is installed, with which axe-core is fetched")
+    return axe.source(project / ".rewind" / "tools")
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS[:3])
+def test_3_axe_finds_nothing_serious(installation, site, page, judge, figure, width, scheme):
+    page_states.seed(installation, "failed verdict")
+    page.look(width, scheme)
+    found = {}
+    for name, place in PLACES.items():
+        show(page, site, place)
+        found[name] = axe.problems(page, judge)
+    show(page, site, PLACES["rewind"])
+    click(page, "Approve")
+    page.until("document.getElementById('question').open")
+    found["question"] = axe.problems(page, judge)
+    figure(f"serious problems, {width} px, {scheme}", sum(map(len, found.values())))
+    assert not any(found.values()), found
+
+
+def test_3_axe_finds_nothing_serious_in_any_state(make_settings, page, judge, figure, tmp_path):
+    found = {}
+    for number, state in enumerate(page_states.STATES):
+        made = make_settings(
+            REWIND_HOME=str(tmp_path / f"{number}"), REWIND_PIPELINES=str(tmp_path / f"declared{number}")
+        )
+        page_states.declare(made)
+        page_states.seed(made, state)
+        with serving(made) as alone:
+            show(page, alone, PLACES["overview"])
+            found[state] = axe.problems(page, judge)
+            if page.run("!!document.querySelector('a[href^=\"#rewind\"]')"):
+                show(page, alone, PLACES["rewind"])
+                found[state] += axe.problems(page, judge)
+    figure("serious problems, all states", sum(map(len, found.values())))
+    assert not any(found.values()), found
+
+
+def test_3_first_data_within_a_second_and_polling_below_2_percent(make_settings, tmp_path, figure):
+    settings = make_settings(REWIND_PIPELINES=str(tmp_path / "declared"))
+    page_load.seed(settings, bench.LOAD)
+    found = bench.measured(settings)
+    for name, value in found.items():
+        figure(name, round(value, 3))
+    assert found["seconds to the first data"] < 1
+    assert found["% of a core, quiet registry"] < 2
+    assert found["% of a core, busy registry"] < 2
+
+
+def test_the_judge_sees_a_serious_problem(installation, site, page, judge):
+    page_states.seed(installation, "deployed")
+    show(page, site, "overview")
+    page.run("void document.querySelector('main').append(document.createElement('button'))")
+    assert [problem.partition(" ")[0] for problem in axe.problems(page, judge)] == ["button-name"]
 
 
 def test_airflows_own_theme_wins_over_the_systems(installation, site, page):
