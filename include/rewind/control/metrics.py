@@ -163,6 +163,18 @@ METRICS = (
         _of_jobs(lambda j: _seconds(j.last_batch_at)),
     ),
     Metric(
+        "rewind_job_watermark_timestamp_seconds",
+        GAUGE,
+        "Results that end at or before it are closed; none for a job without state.",
+        _of_jobs(lambda j: _seconds(j.watermark.at) if j.watermark else None),
+    ),
+    Metric(
+        "rewind_job_watermark_stuck",
+        GAUGE,
+        "Whether it has stood still for a minute; `status` says why, and what helps.",
+        _of_jobs(lambda j: int(j.watermark.stuck) if j.watermark else None),
+    ),
+    Metric(
         "rewind_driver_state",
         GAUGE,
         "1 for the state that the driver of a stream is in.",

@@ -126,7 +126,8 @@ class _Read:
         self._newest = progress.newest_of(connection, mine)
         self._counts = progress.counts_since(connection, mine, now - RATE_WINDOW, RATE_BATCHES)
         going = mine.where(_table.c.state.not_in(ENDED))
-        self._watermarks = watermarks_of(connection, going, self._newest, now)
+        fed = {job for job, counts in self._counts.items() if any(rows for _, rows in counts)}
+        self._watermarks = watermarks_of(connection, going, self._newest, fed, now)
         self._drivers = Drivers(connection, mine, now)
         self._now = now
 

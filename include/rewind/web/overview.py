@@ -52,7 +52,8 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
             f"the driver of {live.job_id} is {live.driver.state}: {live.driver.last_failure or 'no failure is known'}"
         )
     if active is None:
-        return f"{live.job_id} is live"
+        stuck = live.watermark.told() if live.watermark else ""
+        return f"{live.job_id} is live" + (f"; {stuck}" if stuck else "")
     return active.waits or f"{active.id} is at {step_of(active)}"
 
 
