@@ -196,6 +196,32 @@ def stuck(connection: Connection) -> None:
         connection.execute(insert(schema.progress).values(**values))
 
 
+def hostile(connection: Connection) -> None:
+    """Put a text that would take the page over into every field that holds what people or other systems wrote."""
+    for table, columns in HOSTILE_FIELDS.items():
+        connection.execute(update(schema.metadata.tables[table]).values(dict.fromkeys(columns, HOSTILE)))
+    evidence = {"error": HOSTILE, HOSTILE: [HOSTILE]}
+    connection.execute(update(schema.steps).values(evidence=evidence))
+    judged = {"counts": {HOSTILE: 3}, "sample": [{HOSTILE: HOSTILE}]}
+    connection.execute(update(schema.verdicts).values(**judged))
+    written = plan(reason=HOSTILE)
+    written = replace(written, differences=(Difference(HOSTILE, HOSTILE, HOSTILE),), warnings=(HOSTILE,))
+    connection.execute(update(schema.plans).values(body=written.to_json()))
+    frozen = {"config": {**CONFIG, "schema": HOSTILE, HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}}
+    connection.execute(update(schema.generations).values(frozen=frozen))
+
+
+HOSTILE_FIELDS = {
+    "rewinds": ["reason"],
+    "verdicts": ["reason"],
+    "approvals": ["person", "reason"],
+    "streams": ["last_failure"],
+    "deletions": ["detail", "name"],
+    "manifest": ["resource_id"],
+    "generations": ["output_topic", "dead_letter_topic", "bundle"],
+}
+
+
 def _catching_up(connection: Connection) -> None:
     rewinds.begin_step(connection, REWIND_ID, "catch_up")
 

@@ -169,6 +169,18 @@ def test_texts_of_users_are_shown_as_text(installation, site, page):
     assert page.run("document.title") == f"Rewind {REWIND_ID} - Rewind"
 
 
+@pytest.mark.parametrize("state", ["failed verdict", "standby", "aborted", "quarantined"])
+def test_2_a_text_in_every_field_of_users_is_shown_as_text(installation, site, page, state):
+    page_states.seed(installation, state)
+    with database.transaction(installation.registry_url) as connection:
+        page_states.hostile(connection)
+    for name, place in PLACES.items():
+        show(page, site, place)
+        assert HOSTILE in page.text() or name == "overview", name
+        assert page.run("document.querySelectorAll('img, main script').length") == 0, name
+        assert page.run("document.title").endswith(" - Rewind"), name
+
+
 def test_big_numbers_are_exact(installation, site, page):
     page_states.seed(installation, "passed")
     show(page, site, PLACES["rewind"])
