@@ -207,7 +207,7 @@ def hostile(connection: Connection) -> None:
     written = plan(reason=HOSTILE)
     written = replace(written, differences=(Difference(HOSTILE, HOSTILE, HOSTILE),), warnings=(HOSTILE,))
     connection.execute(update(schema.plans).values(body=written.to_json()))
-    frozen = {"config": {**CONFIG, "schema": HOSTILE, HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}}
+    frozen = {"config": {**CONFIG, "schema": HOSTILE}, "versions": {HOSTILE: HOSTILE}}
     connection.execute(update(schema.generations).values(frozen=frozen))
 
 

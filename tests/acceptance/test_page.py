@@ -267,6 +267,24 @@ def test_the_history_is_searched(installation, site, page):
         assert page.run("document.querySelectorAll('tbody tr').length") == rows
 
 
+def test_two_rewinds_are_chosen_in_the_history_and_compared(installation, site, page, artefacts, judge):
+    page_states.seed(installation, "aborted")
+    with database.transaction(installation.registry_url) as connection:
+        rewinds.open_rewind(connection, "rw-other", page_states.plan(reason=HOSTILE))
+    show(page, site, "history")
+    for number in (0, 1):
+        page.run(f"void document.querySelectorAll('main input[type=checkbox]')[{number}].click()")
+    page.until("document.querySelector('main a[href^=\"#compare\"]')")
+    page.run("void document.querySelector('main a[href^=\"#compare\"]').click()")
+    page.until("document.querySelector('main h1').textContent.startsWith('Compare')", PATIENCE)
+    assert HOSTILE in page.text()
+    for width, scheme in LOOKS[:3]:
+        page.look(width, scheme)
+        page.shoot(artefacts / f"compare-{width}-{scheme}.png")
+        assert page.run("document.documentElement.scrollWidth <= innerWidth"), width
+        assert axe.problems(page, judge) == []
+
+
 def test_the_tab_of_a_run_shows_its_rewind(installation, site, page, monkeypatch):
     monkeypatch.setattr(page_states, "REWIND_ID", id_of(site))
     page_states.seed(installation, "backfilling")

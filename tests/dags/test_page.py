@@ -98,6 +98,8 @@ FILLED = {
     "name": "page.css",
     "action": offers.ABORT,
     "pipeline": "visits",
+    "one": REWIND_ID,
+    "other": REWIND_ID,
 }
 TOKEN = "t" * 32
 BY_TOKEN = {"/metrics", "/pointer/{pipeline}"}
@@ -117,6 +119,7 @@ def ask(client, method, path):
 def test_the_routes_are_those_that_the_matrix_covers(page):
     assert sorted((method, path) for method, _, path in routes(page)) == [
         ("GET", "/"),
+        ("GET", "/api/compare/{one}/{other}"),
         ("GET", "/api/generations/{job_id}"),
         ("GET", "/api/history"),
         ("GET", "/api/overview"),

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from rewind.control import generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
-from rewind.web import files, generation_page, history, offers, overview, rewind_page
+from rewind.web import compare_page, files, generation_page, history, offers, overview, rewind_page
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.readers import add_readers
@@ -93,7 +93,7 @@ def _add_views(app: APIRouter, state: State, access: Access) -> None:
     def of_the_past(request: Request) -> Response:
         found = state.look()
         with snapshot(state.settings().registry_url) as connection:
-            return _json(request, history.history(connection, found))
+            return _json(request, history.history(state.settings(), connection, found))
 
     @app.get("/api/rewinds/{rewind_id}")
     def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
@@ -111,6 +111,12 @@ def _add_views(app: APIRouter, state: State, access: Access) -> None:
         with snapshot(settings.registry_url) as connection:
             found = state.look(generations.read(connection, job_id).pipeline)
             return _json(request, generation_page.generation_page(settings, connection, found, job_id))
+
+    @app.get("/api/compare/{one}/{other}")
+    def of_two(request: Request, one: str, other: str) -> Response:
+        settings = state.settings()
+        with snapshot(settings.registry_url) as connection:
+            return _json(request, compare_page.compare_page(settings, connection, state, (one, other)))
 
     @app.get("/api/run")
     def of_a_run(request: Request, dag_id: str, run_id: str) -> Response:

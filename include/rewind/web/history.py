@@ -10,23 +10,26 @@ from rewind.control import rewind_rows, verdicts
 from rewind.control.rewinds import Rewind
 from rewind.control.status import Status
 from rewind.control.verdicts import Approval, Verdict
+from rewind.core.settings import Settings
+from rewind.web import files
 from rewind.web.wire import wire
 
 NEWEST = 500
 
 
-def history(connection: Connection, found: Status) -> dict[str, Any]:
-    """Return the newest rewinds, newest first, with what was judged and answered."""
+def history(settings: Settings, connection: Connection, found: Status) -> dict[str, Any]:
+    """Return the newest rewinds, newest first, with what was judged and answered, and how much evidence there is."""
     newest = rewind_rows.newest(connection, NEWEST)
     judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
-    lines = [_line(rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
+    lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
     return dict(wire({"at": found.at, "problems": found.problems, "rewinds": lines, "newest": NEWEST}))
 
 
-def _line(rewind: Rewind, verdict: Verdict | None, approval: Approval | None) -> dict[str, Any]:
+def _line(settings: Settings, rewind: Rewind, verdict: Verdict | None, approval: Approval | None) -> dict[str, Any]:
     return {
         "rewind": rewind,
         "verdict": "" if verdict is None else verdict.verdict,
         "counts": {} if verdict is None else verdict.counts,
+        "evidence": len(files.listed(files.evidence_folder(settings, rewind.id))),
         "answer": "" if approval is None else f"{approval.answer} by {approval.person}",
     }
