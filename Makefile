@@ -7,6 +7,7 @@ REWIND := PYTHONPATH=include $(BIN)/python -m rewind
 HOME_FOLDER := $(or $(REWIND_HOME),.rewind)
 WHAT ?=
 NAME ?= scheduler
+WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -35,7 +36,7 @@ demo: setup ## rewind a running pipeline from start to collected garbage, under 
 	@$(REWIND) demo $(ARGS)
 
 test: lint ## check the code and run all tests but the acceptance tests
-	$(BIN)/python -m pytest tests/unit tests/contract tests/spark tests/dags tests/integration $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/integration tests/contract tests/spark tests/dags tests/unit $(ARGS)
 
 accept: setup ## run one acceptance test: WHAT=<word>
 	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }

@@ -11,7 +11,6 @@ from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import HTTPException
 
-from rewind.control import read_token
 from rewind.core.settings import Settings, from_environment
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.app import Access, build
@@ -47,7 +46,7 @@ def _access() -> Access:
         asked = {"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details}
         return bool(get_auth_manager().is_authorized_dag(user=user, **asked))
 
-    return Access(reader, may_run, lambda: read_token.from_environment(os.environ))
+    return Access(reader, may_run)
 
 
 def _airflow() -> Any:

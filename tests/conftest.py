@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from rewind.control import database, jvm, supervise
 from rewind.core.settings import Settings, from_environment
@@ -18,6 +19,17 @@ from tests.workshop import Workshop
 pytest_plugins = ["tests.spark_session"]
 
 PROJECT = Path(__file__).resolve().parents[1]
+
+
+class _ByNeed(LoadScopeScheduling):
+    """Two workers: beside the tests that start brokers, drivers and Airflow, one after the other, run all the rest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "processes" if nodeid.startswith(("tests/integration/", "tests/contract/")) else "rest"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _ByNeed(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from rewind.control import (
     rewinds,
     streams,
     submit,
+    suites,
     supervise,
     verdicts,
 )
@@ -267,12 +268,14 @@ def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
     """Declare a copy of a pipeline (`like`, or `visits_converter`) under a name and on a topic.
 
     What `more` names replaces parts of its YAML, but for `output`, the base of the name of its output, `form`, whether
-    that is a `topic` or a `table`, and `output_also`, more fields of it.
+    that is a `topic` or a `table`, and `output_also`, more fields of it. Its expectations come along if `expectations`
+    says so: to judge them takes longer than all else of a small validation.
     """
+    left_out = ["__pycache__"] if more.pop("expectations", False) else ["__pycache__", suites.FILE]
     shutil.copytree(
         PROJECT / "include" / "pipelines" / more.pop("like", "visits_converter"),
         folder / name,
-        ignore=shutil.ignore_patterns("__pycache__"),
+        ignore=shutil.ignore_patterns(*left_out),
     )
     shutil.copyfile(PROJECT / "include" / "pipelines" / "__init__.py", folder / "__init__.py")
     path = folder / name / "pipeline.yaml"

@@ -11,10 +11,12 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowFailException
 
+from rewind.control import evidence as evidence_of
 from rewind.control import rewinds, verdicts
 from rewind.control.database import transaction
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
+from rewind.core.errors import RetryError
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
 from rewind_airflow import run, steps
@@ -97,6 +99,14 @@ class Approve(ApprovalOperator):
             raise
         _end(rewind_id, "done" if given == "approve" else "failed", evidence)
         self.log.info("%s by %s: %s", given, who, reason)
+        self._tell_evidence(rewind_id)
+
+    def _tell_evidence(self, rewind_id: str) -> None:
+        try:
+            evidence_of.answered(run.settings(), rewind_id)
+        except (OSError, RetryError) as problem:
+            # The answer counts as it is recorded; a folder that this worker does not see must not fail it.
+            self.log.warning("the evidence page does not tell the answer: %s", problem)
 
 
 def person(event: Mapping[str, Any]) -> str:

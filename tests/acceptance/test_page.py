@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import page as bench
-from rewind.control import database, rewinds
+from rewind.control import database, evidence_page, rewinds
+from rewind.control.verdicts import Approval
 from rewind.core.settings import Settings
 from tests import axe, browser, page_load, page_states
 from tests.browser import Page
 from tests.page_server import Site, id_of, serving
 from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
+from tests.unit import test_evidence
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -90,45 +92,41 @@ def test_each_page_fits_in_light_dark_and_on_a_phone(installation, site, page, a
     assert backgrounds == {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}
 
 
-@pytest.fixture(scope="session")
-def judge(project: Path) -> str:
-    if axe.NPM is None and not os.environ.get("CI"):
-        pytest.skip("no npm is installed, with which axe-core is fetched")
-    return axe.source(project / ".rewind" / "tools")
+@pytest.mark.parametrize("state", page_states.STATES)
+def test_axe_finds_nothing_serious(figure, installation, site, page, project, state):
+    page_states.seed(installation, state)
+    judge = axe.script(project / ".rewind" / "tools")
+    begun = page_states.begun in page_states.STATES[state]
+    found = {}
+    for width, scheme in LOOKS:
+        page.look(width, scheme)
+        for name, place in PLACES.items():
+            if begun or name in ("overview", "history"):
+                show(page, site, place)
+                found[f"{name} {width} {scheme}"] = axe.serious(page, judge)
+    assert {place: problems for place, problems in found.items() if problems} == {}
+    figure(f"serious_problems_by_axe_{state.replace(' ', '_')}_in_{len(found)}_views", 0)
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS[:3])
-def test_3_axe_finds_nothing_serious(installation, site, page, judge, figure, width, scheme):
-    page_states.seed(installation, "failed verdict")
+def test_axe_finds_what_is_planted(installation, site, page, project):
+    page_states.seed(installation, "deployed")
+    show(page, site, "overview")
+    page.run("void document.querySelector('main').append(document.createElement('button'))")
+    assert [problem.partition(":")[0] for problem in axe.serious(page, axe.script(project / ".rewind" / "tools"))] == [
+        "button-name"
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_axe_finds_nothing_serious_in_the_evidence(page, project, tmp_path, artefacts, width, scheme):
+    path = tmp_path / "verdict-2.html"
+    path.write_text(evidence_page.page(test_evidence.BODY, Approval(2, "approve", "ada", "known")))
     page.look(width, scheme)
-    found = {}
-    for name, place in PLACES.items():
-        show(page, site, place)
-        found[name] = axe.problems(page, judge)
-    show(page, site, PLACES["rewind"])
-    click(page, "Approve")
-    page.until("document.getElementById('question').open")
-    found["question"] = axe.problems(page, judge)
-    figure(f"serious problems, {width} px, {scheme}", sum(map(len, found.values())))
-    assert not any(found.values()), found
-
-
-def test_3_axe_finds_nothing_serious_in_any_state(make_settings, page, judge, figure, tmp_path):
-    found = {}
-    for number, state in enumerate(page_states.STATES):
-        made = make_settings(
-            REWIND_HOME=str(tmp_path / f"{number}"), REWIND_PIPELINES=str(tmp_path / f"declared{number}")
-        )
-        page_states.declare(made)
-        page_states.seed(made, state)
-        with serving(made) as alone:
-            show(page, alone, PLACES["overview"])
-            found[state] = axe.problems(page, judge)
-            if page.run("!!document.querySelector('a[href^=\"#rewind\"]')"):
-                show(page, alone, PLACES["rewind"])
-                found[state] += axe.problems(page, judge)
-    figure("serious problems, all states", sum(map(len, found.values())))
-    assert not any(found.values()), found
+    page.open(path.as_uri())
+    page.until("document.querySelector('h1')")
+    page.shoot(artefacts / f"evidence-{width}-{scheme}.png")
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert axe.serious(page, axe.script(project / ".rewind" / "tools")) == []
 
 
 def test_3_first_data_within_a_second_and_polling_below_2_percent(make_settings, tmp_path, figure):
@@ -140,13 +138,6 @@ def test_3_first_data_within_a_second_and_polling_below_2_percent(make_settings,
     assert found["seconds to the first data"] < 1
     assert found["% of a core, quiet registry"] < 2
     assert found["% of a core, busy registry"] < 2
-
-
-def test_the_judge_sees_a_serious_problem(installation, site, page, judge):
-    page_states.seed(installation, "deployed")
-    show(page, site, "overview")
-    page.run("void document.querySelector('main').append(document.createElement('button'))")
-    assert [problem.partition(" ")[0] for problem in axe.problems(page, judge)] == ["button-name"]
 
 
 def test_airflows_own_theme_wins_over_the_systems(installation, site, page):
@@ -267,7 +258,7 @@ def test_the_history_is_searched(installation, site, page):
         assert page.run("document.querySelectorAll('tbody tr').length") == rows
 
 
-def test_two_rewinds_are_chosen_in_the_history_and_compared(installation, site, page, artefacts, judge):
+def test_two_rewinds_are_chosen_in_the_history_and_compared(installation, site, page, artefacts, project):
     page_states.seed(installation, "aborted")
     with database.transaction(installation.registry_url) as connection:
         rewinds.open_rewind(connection, "rw-other", page_states.plan(reason=HOSTILE))
@@ -282,7 +273,7 @@ def test_two_rewinds_are_chosen_in_the_history_and_compared(installation, site, 
         page.look(width, scheme)
         page.shoot(artefacts / f"compare-{width}-{scheme}.png")
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), width
-        assert axe.problems(page, judge) == []
+        assert axe.serious(page, axe.script(project / ".rewind" / "tools")) == []
 
 
 def test_the_tab_of_a_run_shows_its_rewind(installation, site, page, monkeypatch):

@@ -1,4 +1,4 @@
-"""What the issue `stateful` asks to be shown; `make accept WHAT=stateful`. What is missing is expected to fail."""
+"""What the issue `stateful` asks to be shown; `make accept WHAT=stateful`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from rewind.core.settings import Settings
 from rewind.steps.logic import empty_stream
 from rewind.transforms import parsing
 from tests import cut_cases, fakes, handover, histories
+from tests.cuts import Job
 from tests.ground import ground
 from tests.integration import test_seed_003, test_shared_output, test_stateful, test_window_repair
 from tests.spark import (
@@ -25,6 +27,7 @@ from tests.spark import (
     test_mirror_maintenance,
     test_null_gate,
     test_shared_table,
+    test_state_compared,
     test_state_pipelines,
     test_stateful_cases,
 )
@@ -39,6 +42,7 @@ from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the
     test_4_a_chunk_is_one_file_and_a_batch_one_chunk,
     test_4_a_commit_of_several_files_is_refused_and_so_is_a_batch_within_one,
 )
+from tests.spark.test_state_compared import jobs, mirrored  # noqa: F401 - two jobs, and what the mirror holds
 from tests.stage import Stage
 from tests.state_life import live_with_state
 from tests.workshop import Workshop
@@ -49,10 +53,6 @@ Figure = Callable[[str, object], None]
 
 SEED = int(os.environ.get("SEED") or 5)
 HISTORIES, HISTORY_STEPS = 1_000, 12
-
-MISSING = {
-    "shows_6_state_compared": "a planted single-key difference in state is found; on equal jobs 0",
-}
 
 
 def test_shows_1_seed_003(figure: Figure, workshop: Callable[..., Workshop]) -> None:
@@ -124,6 +124,34 @@ def test_shows_5_an_aborted_candidate_leaves_no_trace(figure: Figure, workshop: 
 def test_shows_5_nor_in_a_table(figure: Figure, workshop: Callable[..., Workshop], spark: SparkSession) -> None:
     test_shared_output.life_of_a_shared_table(workshop, spark)
     figure("shared_table", LIFE)
+
+
+@pytest.mark.parametrize(("name", "kept"), test_state_compared.EQUAL_KEYS)
+def test_shows_6_states_of_equal_jobs(
+    figure: Figure,
+    jobs: Callable[..., list[Job]],  # noqa: F811
+    mirrored: list[Job],  # noqa: F811
+    name: str,
+    kept: int,
+) -> None:
+    test_state_compared.test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept)
+    figure(f"differing_keys_of_{kept}_in_the_state_of_{name}", 0)
+
+
+@pytest.mark.parametrize(("name", "planted", "classes", "parts"), test_state_compared.PLANTED)
+def test_shows_6_a_planted_difference(
+    figure: Figure,
+    jobs: Callable[..., list[Job]],  # noqa: F811
+    mirrored: list[Job],  # noqa: F811
+    name: str,
+    planted: Any,
+    classes: dict[str, int],
+    parts: tuple[str, str, str],
+) -> None:
+    test_state_compared.test_a_planted_difference_is_found_with_both_values(
+        jobs, mirrored, name, planted, classes, parts
+    )
+    figure(f"planted_in_one_record_of_{name}", classes)
 
 
 @pytest.fixture
@@ -213,9 +241,3 @@ def test_shows_8_a_real_scheduler(figure: Figure, jars: Path, tmp_path: Path, li
     finally:
         stage.down()
     figure(f"live_{like}", counts)
-
-
-@pytest.mark.parametrize("line", MISSING)
-@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="not built yet, or not shown")
-def test_what_is_missing(line: str) -> None:
-    raise NotImplementedError(MISSING[line])

@@ -97,13 +97,11 @@ FILLED = {
     "owner": LIVE,
     "name": "page.css",
     "action": offers.ABORT,
-    "pipeline": "visits",
+    "pipeline": page_states.NAME,
     "one": REWIND_ID,
     "other": REWIND_ID,
 }
 TOKEN = "t" * 32
-BY_TOKEN = {"/metrics", "/pointer/{pipeline}"}
-"""The routes that take the read-only token as well: they are there once for it, and once for a login."""
 
 
 def routes(page):
@@ -129,8 +127,6 @@ def test_the_routes_are_those_that_the_matrix_covers(page):
         ("GET", "/api/streams/{owner}/logs/{name}"),
         ("GET", "/assets/{name}"),
         ("GET", "/metrics"),
-        ("GET", "/metrics"),
-        ("GET", "/pointer/{pipeline}"),
         ("GET", "/pointer/{pipeline}"),
         ("POST", "/api/rewinds/{rewind_id}/actions/{action}"),
     ]
@@ -142,60 +138,75 @@ def test_no_route_answers_without_a_login(page, client, installation):
     assert set(found.values()) == {401}
 
 
-@pytest.fixture(params=["environment", "file"])
-def token(request, monkeypatch, tmp_path):
-    """The read-only token, set in one of the two ways."""
-    kept = tmp_path / "token"
-    kept.write_text(f"{TOKEN}\n")
-    kept.chmod(0o600)
-    given = ("REWIND_READ_TOKEN", TOKEN) if request.param == "environment" else ("REWIND_READ_TOKEN_FILE", str(kept))
-    monkeypatch.setenv(*given)
-    return kept
-
-
-def test_the_read_only_token_opens_pointer_and_metrics_and_nothing_else(page, client, installation, token):
-    page_states.seed(installation, "backfilling")
-    asked = client()
-    asked.headers["Authorization"] = f"Bearer {TOKEN}"
-    found = {(method, route): ask(asked, method, path).status_code for method, path, route in routes(page)}
-    assert {route for (_, route), status in found.items() if status == 200} == BY_TOKEN
-    # To Airflow the token is none of its own.
-    assert {status for (_, route), status in found.items() if route not in BY_TOKEN} == {403}
-    assert asked.get("/rewind/pointer/visits").json()["job_id"] == LIVE
-    metrics = asked.get("/rewind/metrics")
-    assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert "rewind_registry_up 1\n" in metrics.text
-
-
-@pytest.mark.parametrize("given", ["", TOKEN[:-1], TOKEN + "t", "\u00e4" * 32])
-def test_another_token_opens_nothing(client, installation, token, given):
-    page_states.seed(installation, "deployed")
-    for path in ("metrics", "pointer/visits"):
-        answer = client().get(f"/rewind/{path}", headers={"Authorization": f"Bearer {given}".encode()})
-        assert answer.status_code in (401, 403)
-
-
-def test_without_a_token_set_none_is_taken(client, installation):
-    page_states.seed(installation, "deployed")
-    for given in ("", "None"):
-        answer = client().get("/rewind/metrics", headers={"Authorization": f"Bearer {given}"})
-        assert answer.status_code in (401, 403)
-
-
-def test_a_token_that_others_can_read_is_none(client, installation, monkeypatch, tmp_path):
-    page_states.seed(installation, "deployed")
-    kept = tmp_path / "token"
-    kept.write_text(TOKEN)
-    kept.chmod(0o644)
-    monkeypatch.setenv("REWIND_READ_TOKEN_FILE", str(kept))
-    assert client().get("/rewind/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 403
-    assert client("viewer").get("/rewind/metrics").status_code == 200
-
-
 def test_a_forged_token_is_refused(client, installation):
     asked = client()
     asked.headers["Authorization"] = "Bearer abc.def.ghi"
     assert asked.get("/rewind/api/overview").status_code == 403
+
+
+@pytest.fixture
+def token(installation, tmp_path, monkeypatch):
+    """The file of the read-only token, as the installation names it."""
+    path = tmp_path / "read-token"
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    monkeypatch.setenv("REWIND_READ_TOKEN_FILE", str(path))
+    return path
+
+
+def bearing(client, given):
+    made = client()
+    made.headers["Authorization"] = f"Bearer {given}"
+    return made
+
+
+def test_the_read_only_token_opens_pointer_and_metrics_and_nothing_else(page, client, installation, token):
+    page_states.seed(installation, "backfilling")
+    asked = bearing(client, TOKEN)
+    found = {(method, path): ask(asked, method, path).status_code for method, path, _ in routes(page)}
+    assert {route for route, code in found.items() if code == 200} == {
+        ("GET", "/rewind/metrics"),
+        ("GET", "/rewind/pointer/visits"),
+    }
+    assert set(found.values()) == {200, 403}
+    assert asked.get("/rewind/pointer/visits").json()["output_topic"] == "visits_out-g1"
+    assert "rewind_registry_up 1" in asked.get("/rewind/metrics").text
+    assert asked.post("/rewind/metrics").status_code == 405
+    unknown = asked.get("/rewind/pointer/nothing")
+    assert (unknown.status_code, unknown.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize("given", ["t" * 31, "t" * 33, "", "T" * 32])
+def test_another_token_opens_nothing(client, installation, token, given):
+    page_states.seed(installation, "backfilling")
+    assert bearing(client, given).get("/rewind/metrics").status_code in {401, 403}
+
+
+def test_a_token_that_others_can_read_or_that_is_short_opens_nothing(client, installation, token):
+    page_states.seed(installation, "backfilling")
+    asked = bearing(client, TOKEN)
+    token.chmod(0o644)
+    assert asked.get("/rewind/metrics").status_code == 403
+    token.chmod(0o600)
+    assert asked.get("/rewind/metrics").status_code == 200
+    token.write_text("short")
+    assert bearing(client, "short").get("/rewind/metrics").status_code == 403
+
+
+def test_without_a_token_file_no_token_is_right(client, installation):
+    page_states.seed(installation, "backfilling")
+    assert bearing(client, "").get("/rewind/metrics").status_code == 401
+
+
+def test_a_page_of_evidence_may_show_itself_and_nothing_more(client, installation):
+    page_states.seed(installation, "deployed")
+    folder = installation.evidence / REWIND_ID
+    folder.mkdir(parents=True)
+    (folder / "verdict-1.html").write_text("<!doctype html><style></style>")
+    answer = client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}/evidence/verdict-1.html")
+    assert (answer.headers["content-type"], answer.text[:15]) == ("text/html; charset=utf-8", "<!doctype html>")
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert policy == ["default-src 'none'", "style-src 'unsafe-inline'", "sandbox", "frame-ancestors 'self'"]
 
 
 @pytest.mark.parametrize("role", ROLES)

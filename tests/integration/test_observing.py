@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rewind.control import generations, observing, requests, rewinds
+from rewind.control import evidence, generations, observing, requests, rewinds
 from tests.crashes import visit
 from tests.observed import LATE, PLANTED
 from tests.workshop import Workshop
@@ -42,9 +42,23 @@ def approved(shop: Workshop) -> None:
     shop.approve(REWIND)
 
 
+def evidence_tells_the_expectations(shop: Workshop) -> None:
+    """See that the shipped ones were asked of all rows, and that their pages lie beside the verdict's."""
+    folder = evidence.folder_of(shop.settings, REWIND)
+    told = json.loads((folder / "verdict-1.json").read_text())["expectations"]
+    assert [(answer["column"], answer["success"], answer["counted"]["element_count"]) for answer in told] == [
+        ("event_identifier", True, 300),
+        ("visit_identifier", True, 300),
+        ("event_time", True, 300),
+    ]
+    assert "expect_column_values_to_not_be_null" in (folder / "verdict-1.html").read_text()
+    assert (folder / "data-docs-1" / "index.html").is_file()
+
+
 def test_what_differs_since_the_switch_is_found_by_reading_on(workshop: Callable[..., Workshop]) -> None:
-    shop = workshop("watched", 2)
+    shop = workshop("watched", 2, expectations=True)
     approved(shop)
+    evidence_tells_the_expectations(shop)
     both_read_all(shop, *range(300, 310))
     assert "rechecked 10 rows since the verdict" in shop.step("cut_over", REWIND).output
 

@@ -311,9 +311,10 @@ def served(registry):
     made.server_close()
 
 
-def fetch(url, method="GET"):
+def fetch(url, method="GET", **headers):
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=5) as answer:
+        asked = urllib.request.Request(url, method=method, headers=headers)
+        with urllib.request.urlopen(asked, timeout=5) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as refused:
         body = refused.read()
@@ -344,6 +345,31 @@ def test_a_registry_that_does_not_answer_is_503(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pointer_server, "resolve", away)
     assert pointer_server.answer("url", "/pointer/visits") == (503, {"error": "registry: locked"})
+
+
+def test_with_a_token_file_the_pointer_server_asks_for_the_token(registry, monkeypatch, tmp_path):
+    path = tmp_path / "read-token"
+    monkeypatch.setenv("REWIND_READ_TOKEN_FILE", str(path))
+    for text, mode, problem in (("t" * 32, 0o644, "can be read by others"), ("short", 0o600, "less than 32")):
+        path.write_text(text)
+        path.chmod(mode)
+        with pytest.raises(RefusedError, match=f"REWIND_READ_TOKEN_FILE: .*{problem}"):
+            pointer_server.server(context.settings(), "127.0.0.1", 0)
+    path.write_text("t" * 32)
+    made = pointer_server.server(context.settings(), "127.0.0.1", 0)
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    url = f"http://127.0.0.1:{made.server_address[1]}/pointer/visits_converter"
+    try:
+        assert [fetch(url, **headers)[0] for headers in ({}, bearer("t" * 31), bearer("t" * 32))] == [401, 401, 200]
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
 
 
 def test_a_taken_port_is_refused(served, registry):

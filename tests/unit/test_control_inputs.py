@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from rewind.control import pipelines, requests
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import ExpectedChange, Pipeline
+from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, thaw
 from rewind.core.plan import Request
 from tests.fakes import PIPELINE
 
@@ -275,6 +276,19 @@ FAULTS = [
     (LEAST + "stream: {max_offsets: 0}", "pipeline.yaml.stream.max_offsets", "minimum of 1"),
     (LEAST + "stream: {trigger: 5s}", "stream.trigger", "'5s' is no duration"),
     (LEAST + "compare: {expected: [{rule: x}]}", "pipeline.yaml.compare.expected.0", "'column' is a required"),
+    (LEAST + "compare: {tolerance: [{column: a}]}", "pipeline.yaml.compare.tolerance.0", "is not valid under any"),
+    (
+        LEAST + "compare: {tolerance: [{column: a, relative: 2}]}",
+        "pipeline.yaml.compare.tolerance.0.relative",
+        "maximum",
+    ),
+    (LEAST + "compare: {volatile: [a], instant: [a]}", "pipeline.yaml.compare", "a has more than one rule"),
+    (LEAST + "compare: {volatile: [a], expected: [{column: a}]}", "pipeline.yaml.compare", "a has more than one rule"),
+    (
+        "source: {topic: t, schema: s}\noutput: {topic: o, key: [a]}\ncompare: {volatile: [a]}",
+        "pipeline.yaml.compare.volatile",
+        "a is of the key, which tells rows apart",
+    ),
     (
         "source: {topic: t, schema: s, isolation: dirty}\noutput: {topic: o}",
         "pipeline.yaml.source.isolation",
@@ -293,6 +307,20 @@ FAULTS = [
     ("source: {topic: 2025-02-30, schema: s}", "visits", "is no YAML"),
     (b"source: {topic: \xff}", "visits", "is no YAML"),
 ]
+
+
+def test_rules_of_columns_are_read_and_frozen():
+    rules = {"volatile": ["a"], "unordered": ["b"], "instant": ["c"], "tolerance": [{"column": "d", "absolute": 1}]}
+    made = pipelines.parse("visits", {**yaml.safe_load(LEAST), "compare": rules})
+    assert made.rules == (
+        ColumnRule("a", "volatile"),
+        ColumnRule("b", "unordered"),
+        ColumnRule("c", "instant"),
+        ColumnRule("d", "tolerance", 0.0, 1.0),
+    )
+    assert thaw(made.frozen()) == made
+    older = {name: value for name, value in made.frozen().items() if name not in ("rules", "expectations")}
+    assert thaw(older).rules == ()
 
 
 @pytest.mark.parametrize(("yaml", "field", "problem"), FAULTS, ids=[str(fault[0])[-30:] for fault in FAULTS])

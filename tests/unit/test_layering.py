@@ -28,7 +28,7 @@ HEAVY = {*SPARK, "great_expectations", "airflow"}
 # What a layer may import of others. None stands for anything but what is forbidden below.
 OTHERS = {
     "core": set(),
-    "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "kafka"},
+    "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "jinja2", "kafka"},
     "transforms": {"pyspark"},
     "web": {"sqlalchemy", "fastapi", "starlette", "pydantic", "httpx"},
 }

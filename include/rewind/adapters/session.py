@@ -35,6 +35,22 @@ def session(name: str, time_zone: str) -> SparkSession:
     return made
 
 
+def beside(spark: SparkSession, generation: Generation, pipeline: Pipeline, partitions: int) -> SparkSession:
+    """Return a session beside a job's own for a small query with a generation's state: its settings reach nothing else.
+
+    Args:
+        spark: The session of the job.
+        generation: Whose state.
+        pipeline: Its pipeline.
+        partitions: Partitions of the state.
+    """
+    made = spark.newSession()
+    chosen = {"spark.sql.session.timeZone": pipeline.session_time_zone, "spark.sql.shuffle.partitions": str(partitions)}
+    for name, value in {**_STATE, **chosen, spans.PARTITIONS: str(generation.frozen["partitions"])}.items():
+        made.conf.set(name, value)
+    return made
+
+
 def session_of(generation: Generation, pipeline: Pipeline) -> SparkSession:
     """Return the session of a generation's query: its frozen zone and, for one with state, what its state needs."""
     made = session(generation.job_id, pipeline.session_time_zone)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -29,19 +28,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(func=_serve)
 
 
-def server(settings: Settings, host: str, port: int, token: str | None = None) -> ThreadingHTTPServer:
+def server(settings: Settings, host: str, port: int) -> ThreadingHTTPServer:
     """Return a server that is bound but does not serve yet.
 
-    Args:
-        settings: The installation.
-        host: Address to listen at.
-        port: Port to listen at; 0 takes a free one.
-        token: The read-only token that it asks for; None to ask for none.
-
     Raises:
-        RefusedError: The port is taken, or the address is not one of this host.
+        RefusedError: The port is taken, the address is not one of this host, or the file of the token is not as it
+            must be.
     """
-    handler = type("PointerHandler", (_Handler,), {"settings": settings, "token": token})
+    if settings.read_token_file is not None:
+        # Now rather than at the first request.
+        read_token.bears(settings, "")
+    handler = type("PointerHandler", (_Handler,), {"settings": settings})
     try:
         return ThreadingHTTPServer((host, port), handler)
     except OSError as error:
@@ -66,15 +63,13 @@ def answer(registry_url: str, path: str) -> tuple[int, Mapping[str, Any]]:
 
 class _Handler(BaseHTTPRequestHandler):
     settings: Settings
-    token: str | None
     server_version = "rewind"
     sys_version = ""
 
     def do_GET(self) -> None:
         """Answer one request."""
-        if self.token is not None and not read_token.presented(self.headers.get("Authorization", ""), self.token):
-            missing = {"error": f"{read_token.TOKEN}: is not presented. Send it as Authorization: Bearer"}
-            self._send(401, json.dumps(missing).encode(), "application/json", {"WWW-Authenticate": "Bearer"})
+        if not self._may():
+            self._send(401, b'{"error": "the read-only token is needed, as Authorization: Bearer"}', "application/json")
             return
         if urlsplit(self.path).path == METRICS:
             text = metrics.read(self.settings, context.broker(self.settings))
@@ -83,14 +78,17 @@ class _Handler(BaseHTTPRequestHandler):
         status, body = answer(self.settings.registry_url, self.path)
         self._send(status, json.dumps(body).encode(), "application/json")
 
-    def _send(self, status: int, content: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+    def _may(self) -> bool:
+        if self.settings.read_token_file is None:
+            return True
+        return read_token.bears(self.settings, self.headers.get("Authorization", ""))
+
+    def _send(self, status: int, content: bytes, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         # A pointer that a cache keeps would send readers to a topic that is about to be deleted.
         self.send_header("Cache-Control", "no-store")
-        for name, value in (more or {}).items():
-            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
@@ -99,8 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    token = read_token.from_environment(os.environ)
-    with server(context.settings(), arguments.host, arguments.port, token) as made:
+    with server(context.settings(), arguments.host, arguments.port) as made:
         address = f"http://{made.server_address[0]!s}:{made.server_address[1]}"
         print(f"serving {address}{PREFIX}<pipeline> and {address}{METRICS}", flush=True)
         made.serve_forever()

@@ -28,6 +28,7 @@ from kafka.errors import (
 from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
+from rewind.control import secret_file
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import Vector
 from rewind.core.settings import Settings
@@ -64,11 +65,7 @@ def _read_options(settings: Settings) -> dict[str, Any]:
     path, field = settings.kafka_options_file, "REWIND_KAFKA_OPTIONS_FILE"
     assert path is not None
     try:
-        if path.stat().st_mode & 0o077:
-            raise RefusedError(field, f"{path} can be read by others", "chmod 600 it: it holds secrets")
-        options = json.loads(path.read_text())
-    except OSError as error:
-        raise RefusedError(field, f"{path} cannot be read ({error.strerror})", "Make it, or unset it") from None
+        options = json.loads(secret_file.read(path, field))
     except ValueError:
         raise RefusedError(field, f"{path} is not JSON", "Write one JSON object of client options") from None
     if not isinstance(options, dict):

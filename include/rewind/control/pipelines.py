@@ -2,107 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
 
+from rewind.control import suites
+from rewind.control.json_schema import check
+from rewind.control.pipeline_schema import OVERRIDES, SCHEMA
 from rewind.core import names, times
 from rewind.core.errors import RefusedError, RewindError
-from rewind.core.pipeline import DELTA, KAFKA, KEEP, TOMBSTONE, UNBOUNDED, ExpectedChange, Pipeline, thaw
+from rewind.core.pipeline import (
+    DELTA,
+    INSTANT,
+    KAFKA,
+    KEEP,
+    TOLERANCE,
+    UNBOUNDED,
+    UNORDERED,
+    VOLATILE,
+    ColumnRule,
+    ExpectedChange,
+    Pipeline,
+    thaw,
+)
 
 PARSED_KEPT = 1_000
-
-_TEXT = {"type": "string", "minLength": 1}
-_TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
-_COUNT = {"type": "integer", "minimum": 1}
-_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
-_EXPECTED = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["column"],
-    "properties": {"column": _TEXT, "rule": {"type": "string"}},
-}
-
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["source", "output"],
-    "properties": {
-        "source": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["topic", "schema"],
-            "properties": {
-                "topic": _TEXT,
-                "schema": _TEXT,
-                "required": _TEXTS,
-                "transactional": {"type": "boolean"},
-                "isolation": {"enum": ["read_committed", "read_uncommitted"]},
-            },
-        },
-        "output": {
-            "type": "object",
-            "additionalProperties": False,
-            "oneOf": [{"required": ["topic"]}, {"required": ["table"]}],
-            "properties": {
-                "topic": _TEXT,
-                "table": _TEXT,
-                "key": _TEXTS,
-                "mode": {"enum": ["append", "update"]},
-                "starts": _TEXT,
-                "ends": _TEXT,
-                "shared": {"type": "boolean"},
-                "vanished": {"enum": [KEEP, TOMBSTONE]},
-            },
-        },
-        "session_time_zone": _TEXT,
-        "stateful": {"type": "boolean"},
-        "state_horizon": _TEXT,
-        "closes_at": _TEXT,
-        "several_rows": {"type": "boolean"},
-        "stream": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {"trigger": _TEXT, "max_offsets": _COUNT},
-        },
-        "backfill": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {"chunk_records": _COUNT},
-        },
-        "gates": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {"lag_records": _COUNT, "late_share": _SHARE, "null_share": _SHARE},
-        },
-        "compare": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {"expected": {"type": "array", "items": _EXPECTED}},
-        },
-    },
-}
-"""JSON schema of `pipeline.yaml`."""
-
-OVERRIDES: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "session_time_zone": _TEXT,
-        "trigger_seconds": {"type": "number", "exclusiveMinimum": 0},
-        "max_offsets": _COUNT,
-        "chunk_records": _COUNT,
-        "lag_gate": _COUNT,
-        "output_key": _TEXTS,
-        "vanished": {"enum": [KEEP, TOMBSTONE]},
-    },
-}
-"""JSON schema of the settings that a rewind may override, by their names in `rewind.core.pipeline`."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +57,7 @@ def load(folder: Path, name: str) -> Pipeline:
     """Return one declared pipeline.
 
     Raises:
-        RefusedError: There is none, or its `pipeline.yaml` breaks the schema; the field is named.
+        RefusedError: There is none, or its YAML or its expectations break their schema; the field is named.
     """
     path = names.inside(folder, name, "pipeline") / "pipeline.yaml"
     if "." in name:
@@ -138,7 +66,7 @@ def load(folder: Path, name: str) -> Pipeline:
         raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {_there(folder)}")
     if not (path.parent / "logic.py").is_file():
         raise RefusedError("pipeline", f"{name} has no logic.py", "Add it beside pipeline.yaml")
-    return _parsed(name, _text(path))
+    return replace(_parsed(name, _text(path)), expectations=suites.read(path.parent))
 
 
 def _there(folder: Path) -> list[str]:
@@ -189,7 +117,30 @@ def parse(name: str, body: Any) -> Pipeline:
         late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
         null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
+        rules=_rules(body.get("compare", {}), output.get("key", ())),
     )
+
+
+def _rules(compare: Mapping[str, Any], key: Sequence[str]) -> tuple[ColumnRule, ...]:
+    """Return the rules of columns.
+
+    Raises:
+        RefusedError: A column has two, or is of the key: rows are told apart by it.
+    """
+    found = [ColumnRule(name, kind) for kind in (VOLATILE, UNORDERED, INSTANT) for name in compare.get(kind, ())]
+    found += [
+        ColumnRule(rule["column"], TOLERANCE, float(rule.get("relative", 0)), float(rule.get("absolute", 0)))
+        for rule in compare.get(TOLERANCE, ())
+    ]
+    named = [rule.column for rule in found] + [change["column"] for change in compare.get("expected", ())]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        raise RefusedError("pipeline.yaml.compare", f"{twice[0]} has more than one rule", "Leave it one")
+    for rule in found:
+        if rule.column in key:
+            problem = f"{rule.column} is of the key, which tells rows apart"
+            raise RefusedError(f"pipeline.yaml.compare.{rule.kind}", problem, "Take it out of one of both")
+    return tuple(found)
 
 
 _OF_STATEFUL = ("state_horizon", "closes_at", "output.key", "output.starts", "output.ends")
@@ -257,18 +208,6 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
     if "vanished" in overrides and not pipeline.shared:
         raise RefusedError("overrides.vanished", f"{pipeline.name} has no shared output", "Leave it out")
     return thaw(pipeline.frozen() | dict(overrides))
-
-
-def check(body: Any, schema: Mapping[str, Any], field: str) -> None:
-    """Check a value against a JSON schema.
-
-    Raises:
-        RefusedError: The first violation, with the path of its field.
-    """
-    error = next(iter(sorted(Draft202012Validator(schema).iter_errors(body), key=lambda e: list(e.path))), None)
-    if error is not None:
-        where = ".".join([field, *map(str, error.path)])
-        raise RefusedError(where, error.message, "Mend it: README.md lists the fields")
 
 
 def _text(path: Path) -> str:

@@ -1,43 +1,36 @@
-"""The read-only token: by it readers and scrapers without a login get the pointer and the metrics, and nothing else."""
+"""The token of those that only read the pointer and the metrics: programs, which have no login."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
-from pathlib import Path
 
+from rewind.control import secret_file
 from rewind.core.errors import RefusedError
+from rewind.core.settings import Settings
 
-TOKEN, FILE = "REWIND_READ_TOKEN", "REWIND_READ_TOKEN_FILE"
-SHORTEST = 16
-"""Characters; a shorter one could be guessed."""
-SCHEME = "bearer"
+SHORTEST = 32
+"""Characters of a token: a shorter one could be guessed."""
+CURE = "Make one: (umask 077; openssl rand -hex 32 > read-token)"
 
 
-def from_environment(environment: Mapping[str, str]) -> str | None:
-    """Return the token of an installation, or None when none is set.
+def bears(settings: Settings, authorization: str) -> bool:
+    """Return whether an `Authorization` header bears the token; False where an installation has none.
 
     Raises:
-        RefusedError: It is too short, or its file is missing, or open to others.
+        RefusedError: The file of the token is missing, can be read by others, or holds too short a one.
     """
-    path = environment.get(FILE)
-    token = _read(Path(path)) if path else environment.get(TOKEN)
-    if token and len(token) < SHORTEST:
-        problem = f"has fewer than {SHORTEST} characters"
-        raise RefusedError(FILE if path else TOKEN, problem, "Make one with `openssl rand -hex 32`")
-    return token or None
+    token = _token(settings)
+    scheme, _, given = authorization.partition(" ")
+    # In a time that says nothing of how much of it is right.
+    same = hmac.compare_digest(given.strip().encode(), token.encode())
+    return bool(token) and scheme.lower() == "bearer" and same
 
 
-def presented(header: str, token: str | None) -> bool:
-    """Return whether an `Authorization` header carries the token; how long that takes tells nothing of it."""
-    scheme, _, given = header.partition(" ")
-    return token is not None and scheme.lower() == SCHEME and hmac.compare_digest(given.encode(), token.encode())
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_mode & 0o077:
-            raise RefusedError(FILE, f"{path} is open to others", "Give it mode 0600")
-        return path.read_text().strip()
-    except (OSError, ValueError) as error:
-        raise RefusedError(FILE, f"{path} cannot be read ({error})", f"Mend it, or leave {FILE} out") from None
+def _token(settings: Settings) -> str:
+    path = settings.read_token_file
+    if path is None:
+        return ""
+    token = secret_file.read(path, "REWIND_READ_TOKEN_FILE").strip()
+    if len(token) < SHORTEST:
+        raise RefusedError("REWIND_READ_TOKEN_FILE", f"holds less than {SHORTEST} characters", CURE)
+    return token

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from rewind.control.pipelines import OVERRIDES, check
+from rewind.control.json_schema import check
+from rewind.control.pipeline_schema import OVERRIDES
 from rewind.core import observing, times
 from rewind.core.errors import RefusedError
 from rewind.core.plan import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 KAFKA, DELTA = "kafka", "delta"
@@ -27,6 +27,28 @@ class ExpectedChange:
 
     column: str
     rule: str = ""
+
+
+VOLATILE, TOLERANCE, UNORDERED, INSTANT = "volatile", "tolerance", "unordered", "instant"
+"""How values of a column may differ and still be equal."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """When two values of an output column are equal although they are not the same.
+
+    Attributes:
+        column: Name of the output column.
+        kind: `VOLATILE`: any two are, if both outputs have the column with one type. `TOLERANCE`: numbers that lie near
+            each other. `UNORDERED`: arrays of the same elements, each as often. `INSTANT`: texts of one instant.
+        relative: With `TOLERANCE`, by which share of the larger magnitude they may differ.
+        absolute: With `TOLERANCE`, by how much they may differ at least.
+    """
+
+    column: str
+    kind: str
+    relative: float = 0.0
+    absolute: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +86,8 @@ class Pipeline:
         late_share: Share of the compared results that may differ by what was late, and a verdict still pass.
         null_share: By how much the share of nulls in a column of the candidate may exceed live's.
         expected: Columns expected to change.
+        rules: Columns whose values may be equal without being the same, each once.
+        expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
     """
 
     name: str
@@ -92,6 +116,8 @@ class Pipeline:
     late_share: float = 1.0
     null_share: float = 0.01
     expected: tuple[ExpectedChange, ...] = ()
+    rules: tuple[ColumnRule, ...] = ()
+    expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def frozen(self) -> dict[str, Any]:
         """Return a value from which `thaw` makes this pipeline again, equal to itself after a way through JSON."""
@@ -105,4 +131,5 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     fields["required"] = tuple(fields["required"])
     fields["output_key"] = tuple(fields["output_key"])
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
+    fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
     return Pipeline(**fields)

@@ -32,6 +32,7 @@ class Settings:
         registry_url: SQLAlchemy URL of the registry (`REWIND_REGISTRY_URL`).
         bootstrap: Kafka bootstrap servers, `host:port[,host:port]` (`REWIND_KAFKA_BOOTSTRAP`).
         kafka_options_file: Optional 0600 file of further Kafka client options (`REWIND_KAFKA_OPTIONS_FILE`).
+        read_token_file: Optional 0600 file with the token of those that only read (`REWIND_READ_TOKEN_FILE`).
         pipelines: Folder of the declared pipelines (`REWIND_PIPELINES`).
         jobs: Folder of the spark-submit mains (`REWIND_JOBS`).
         jars: Folder that set-up filled, with `spark/`, `kafka/` and `rewind.jsa` (`REWIND_JARS`).
@@ -49,6 +50,7 @@ class Settings:
     jars: Path
     spark_master: str
     driver_memory: str
+    read_token_file: Path | None = None
 
     @property
     def mirrors(self) -> Path:
@@ -85,6 +87,8 @@ class Settings:
         }
         if self.kafka_options_file is not None:
             values["REWIND_KAFKA_OPTIONS_FILE"] = str(self.kafka_options_file)
+        if self.read_token_file is not None:
+            values["REWIND_READ_TOKEN_FILE"] = str(self.read_token_file)
         return values
 
 
@@ -96,7 +100,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     """
     home = Path(_required(environment, "REWIND_HOME")).resolve()
     project = home.parent
-    options_file = environment.get("REWIND_KAFKA_OPTIONS_FILE")
+    options_file, token_file = environment.get("REWIND_KAFKA_OPTIONS_FILE"), environment.get("REWIND_READ_TOKEN_FILE")
     return Settings(
         home=home,
         data=Path(environment.get("REWIND_DATA") or home / "data").resolve(),
@@ -108,6 +112,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         jars=Path(environment.get("REWIND_JARS") or home / "jars").resolve(),
         spark_master=environment.get("REWIND_SPARK_MASTER") or "local[2]",
         driver_memory=environment.get("REWIND_DRIVER_MEMORY") or "1g",
+        read_token_file=Path(token_file) if token_file else None,
     )
 
 

@@ -26,6 +26,8 @@ NOTHING = -(2**62)
 """A watermark that has reached nothing."""
 FEW = 200_000
 """Coordinates that fit every task's memory: some ten megabytes."""
+MANY = 10
+"""Pairs of rows in all of which a column has to differ to be called a likely volatile."""
 SAMPLE = 20
 """Differences that are kept with both sides."""
 BAD = (*compare.DIFFERENCES, "repeated_differently")
@@ -171,6 +173,13 @@ def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple
     return lifecycle.PASS, ""
 
 
+def likely_volatile(found: Found) -> list[str]:
+    """Return the columns that differ in all rows that both outputs have, if those are enough to be no accident."""
+    both = sum(found.counts[name] for name in (compare.EQUAL, compare.EXPECTED, compare.CHANGED))
+    changed = found.fields.get(compare.CHANGED, {})
+    return sorted(name for name, count in changed.items() if count == both >= MANY)
+
+
 def bounds_of(
     settings: Settings,
     live: Generation,
@@ -200,7 +209,8 @@ def bounds_of(
 
 def _sides(live: Generation, candidate: Generation) -> compare.Sides:
     schemas = [parsing.declared(generation.frozen["output_schema"]) for generation in (live, candidate)]
-    return compare.Sides(schemas[0], schemas[1], thaw(candidate.frozen["config"]).expected)
+    pipeline = thaw(candidate.frozen["config"])
+    return compare.Sides(schemas[0], schemas[1], pipeline.expected, pipeline.rules)
 
 
 def _totals(by_state: DataFrame) -> tuple[dict[str, int], int]:

@@ -74,6 +74,29 @@ def explained(
     return keys.select("key")
 
 
+def left_out_by_one(
+    spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, pipeline: Pipeline, since: int
+) -> DataFrame:
+    """Return the source records that one of two jobs left out as late and the other did not.
+
+    Args:
+        spark: The session.
+        settings: The installation.
+        live: The one job.
+        candidate: The other.
+        pipeline: Theirs.
+        since: Records whose first result closes at or before this instant do not matter, in milliseconds since 1970.
+
+    Raises:
+        RetryError: The mirror does not reach what the jobs have read.
+    """
+    rows = _rows(spark, settings, live, candidate, pipeline)
+    timed = lateness.with_closing(results.usable(rows, pipeline), pipeline).where(F.col(lateness.CLOSES) > since)
+    late = [lateness.late(spark, timed, marks_of(settings, job, since)) for job in (live, candidate)]
+    once = late[0].union(late[1]).groupBy("p", "o").count().where(F.col("count") == 1)
+    return rows.join(once, on=(rows["partition"] == once["p"]) & (rows["offset"] == once["o"]), how="left_semi")
+
+
 def _computed(spark: SparkSession, pipeline: Pipeline, records: DataFrame) -> DataFrame:
     logic = load_logic(pipeline)
     # Cut off from what follows: Spark 4.2 pushes a condition on a session's start below the merge of sessions.
@@ -85,13 +108,20 @@ def _records(
     spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, pipeline: Pipeline
 ) -> DataFrame:
     """Return the parsed records that either job has read, from the mirror."""
+    return results.usable(_rows(spark, settings, live, candidate, pipeline), pipeline)
+
+
+def _rows(
+    spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, pipeline: Pipeline
+) -> DataFrame:
+    """Return the source records that either job has read, each once, from the mirror."""
     with transaction(settings.registry_url) as connection:
         ends = higher(*(progress.position(connection, job.job_id, job.handoff) for job in (live, candidate)))
     begin = {p: min(job.start.get(p, 0) for job in (live, candidate)) for p in ends}
     version = _mirrored(settings, pipeline, ends)
     rows = table.read(spark, table.table_path(settings, pipeline.source_topic), version)
     wanted = rows.where(table.in_ranges(between(begin, ends), candidate.topic_id))
-    return results.usable(wanted.dropDuplicates(["partition", "offset"]), pipeline)
+    return wanted.dropDuplicates(["partition", "offset"])
 
 
 def _mirrored(settings: Settings, pipeline: Pipeline, position: Vector) -> int:

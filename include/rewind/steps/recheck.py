@@ -6,7 +6,7 @@ import json
 import logging
 from typing import Any
 
-from rewind.control import generations, observing, publications, rewinds, verdicts
+from rewind.control import evidence, generations, observing, publications, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.observing import Look
 from rewind.core.crash import side_effect
@@ -14,7 +14,6 @@ from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.steps import main
 from rewind.steps.since import compared_since
-from rewind.steps.validate import write_evidence
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +43,15 @@ def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]
     differences = came.new_to(verdict)
     sample = [row for row in came.found.sample if row["class"] in differences]
     look = Look(after, came.frontier, came.found.counts, differences, sample)
-    evidence = {"counts": dict(look.counts), "fields": dict(came.found.fields), "differences": differences}
+    told = {"counts": dict(look.counts), "fields": dict(came.found.fields), "differences": differences}
     if published is not None:
-        evidence["published"] = published.told()
-    write_evidence(settings, rewind_id, f"observed-{attempt}", {**evidence, "sample": sample})
+        told["published"] = published.told()
+    about = evidence.about(rewind_id, plan)
+    evidence.write(settings, rewind_id, f"observed-{attempt}", {**told, "about": about, "sample": sample})
     with side_effect("observation.record"), transaction(settings.registry_url) as connection:
         observing.record(connection, rewind_id, attempt, look)
         observed = observing.read(connection, rewind_id)
     log.info("%s", observed.told())
     if differences:
         log.warning("the approved verdict lacked these: %s", json.dumps(sample, default=str))
-    return evidence
+    return told

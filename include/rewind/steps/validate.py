@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs
 from rewind.adapters.session import session
-from rewind.control import generations, observing, progress, rewinds, verdicts
+from rewind.control import evidence, generations, observing, progress, rewinds, suites, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
-from rewind.core import lifecycle, names
+from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import comparison, left_out, main, null_gate
+from rewind.steps import compared_values, comparison, expectations, left_out, main, null_gate, state_comparison
 from rewind.steps.comparison import Found
 from rewind.transforms.compare import EQUAL
 from rewind.transforms.keyed import Bounds
@@ -40,38 +40,113 @@ def run(settings: Settings, rewind_id: str) -> None:
     main.recorded(settings, rewind_id, "validate", lambda attempt: _validate(settings, rewind_id, attempt))
 
 
+@dataclass(frozen=True)
+class _Check:
+    """What is judged: an attempt at it, and the attempt at the backfill that made the output."""
+
+    settings: Settings
+    rewind_id: str
+    attempt: int
+    backfilled: int
+    plan: Plan
+    live: Generation
+    candidate: Generation
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The candidate's frozen configuration."""
+        return thaw(self.candidate.frozen["config"])
+
+
+@dataclass
+class _Judged:
+    """What was found so far; until all is answered it is an error."""
+
+    horizon: Ranges = field(default_factory=dict)
+    bounds: Bounds | None = None
+    found: Found = field(default_factory=lambda: Found({}))
+    verdict: str = lifecycle.ERROR
+    reason: str = ""
+    beside: dict[str, Any] = field(default_factory=dict)
+
+    def gate(self, gated: tuple[str, str]) -> None:
+        """Take the verdict and the reason that a gate leaves."""
+        self.verdict, self.reason = gated
+
+
 def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]:
     with transaction(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
-        live = generations.read(connection, plan.live_job_id)
-        candidate = generations.read(connection, plan.job_id)
+        jobs = [generations.read(connection, job_id) for job_id in (plan.live_job_id, plan.job_id)]
         backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
+    check, judged = _Check(settings, rewind_id, attempt, backfilled, plan, *jobs), _Judged()
     spark = session(f"validate {plan.job_id}", plan.config["session_time_zone"])
-    frozen: Ranges = {}
-    bounds: Bounds | None = None
-    beside: dict[str, Any] = {}
     try:
-        frozen = horizon_of(spark, settings, plan, live, candidate)
-        bounds = comparison.bounds_of(settings, live, candidate, touches=plan.touches)
-        found = comparison.compared(spark, settings, live, candidate, frozen, bounds)
-        pipeline = thaw(candidate.frozen["config"])
-        verdict, reason = comparison.judge(found, total(frozen), pipeline.late_share)
-        if found.counts["rows"] != found.counts[EQUAL]:
-            # Rows that are all equal are null alike.
-            nulls = null_gate.shares(spark, settings, live, candidate, frozen, bounds)
-            verdict, reason = null_gate.gated(verdict, reason, nulls, pipeline.null_share)
-            beside["null_shares"] = {name: asdict(share) for name, share in nulls.items()}
-        if bounds is not None and bounds.touches is None:
-            beside["late_records"] = left_out.late_records(spark, settings, live, candidate)
+        for gate in (_compare, _gate_nulls, _gate_by_expectations, _gate_by_state):
+            gate(spark, check, judged)
     except Exception as error:
         # Whatever went wrong was not answered, and what is not answered must stop the cut-over.
-        _store(
-            settings, rewind_id, attempt, backfilled, frozen, bounds, Found({}), lifecycle.ERROR, repr(error), beside
-        )
+        judged.found, judged.verdict, judged.reason = Found({}), lifecycle.ERROR, repr(error)
+        _store(check, judged)
         raise
-    _store(settings, rewind_id, attempt, backfilled, frozen, bounds, found, verdict, reason, beside)
-    log.info("verdict: %s %s %s %s", verdict, reason, json.dumps(dict(found.counts)), json.dumps(beside))
-    return {"verdict": verdict, "reason": reason, "counts": dict(found.counts), "fields": dict(found.fields), **beside}
+    _store(check, judged)
+    counts, beside = dict(judged.found.counts), judged.beside
+    log.info("verdict: %s %s %s %s", judged.verdict, judged.reason, json.dumps(counts), json.dumps(beside, default=str))
+    told = {"verdict": judged.verdict, "reason": judged.reason, "counts": counts, "fields": dict(judged.found.fields)}
+    return {**told, **beside}
+
+
+def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
+    settings, live, candidate = check.settings, check.live, check.candidate
+    judged.horizon = horizon_of(spark, settings, check.plan, live, candidate)
+    judged.bounds = comparison.bounds_of(settings, live, candidate, touches=check.plan.touches)
+    judged.found = comparison.compared(spark, settings, live, candidate, judged.horizon, judged.bounds)
+    judged.gate(comparison.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
+    if check.pipeline.rules:
+        judged.beside["rules"] = [asdict(rule) for rule in check.pipeline.rules]
+    if volatile := comparison.likely_volatile(judged.found):
+        judged.beside["likely_volatile"] = volatile
+        judged.reason += f"; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"
+
+
+def _gate_nulls(spark: SparkSession, check: _Check, judged: _Judged) -> None:
+    counts = judged.found.counts
+    # Rows that are all equal are null alike, but for what a rule calls equal.
+    if counts["rows"] == counts[EQUAL] and not check.pipeline.rules:
+        return
+    shares = null_gate.shares(spark, check.settings, check.live, check.candidate, judged.horizon, judged.bounds)
+    judged.gate(null_gate.gated(judged.verdict, judged.reason, shares, check.pipeline.null_share))
+    judged.beside["null_shares"] = {name: asdict(share) for name, share in shares.items()}
+
+
+def _gate_by_expectations(spark: SparkSession, check: _Check, judged: _Judged) -> None:
+    """Ask Great Expectations about the candidate's output and about what was counted."""
+    asked = check.pipeline.expectations
+    if not asked:
+        return
+    settings, candidate = check.settings, check.candidate
+    values = compared_values.both(spark, settings, check.live, candidate, judged.horizon, judged.bounds)[1]
+    # It reads them once an expectation, from wherever they lie.
+    rows = compared_values.columns(values, candidate).persist(StorageLevel.DISK_ONLY)
+    frames = {suites.OUTPUT: rows, suites.DIFFERENCES: expectations.summary(spark, judged.found)}
+    try:
+        docs = evidence.folder_of(settings, check.rewind_id) / f"data-docs-{check.attempt}"
+        answers = expectations.answers(asked, frames, docs)
+    finally:
+        rows.unpersist()
+    judged.gate(expectations.gated(judged.verdict, judged.reason, answers))
+    judged.beside["expectations"] = [asdict(answer) for answer in answers]
+
+
+def _gate_by_state(spark: SparkSession, check: _Check, judged: _Judged) -> None:
+    bounds = judged.bounds
+    if bounds is None or bounds.touches is not None:
+        return
+    jobs = (check.live, check.candidate)
+    kept = state_comparison.compared(spark, check.settings, *jobs, bounds.trusted_from)
+    judged.gate(state_comparison.gated(judged.verdict, judged.reason, kept, check.pipeline))
+    judged.beside["state"] = asdict(kept)
+    judged.beside["late_records"] = left_out.late_records(spark, check.settings, *jobs)
 
 
 def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Generation, candidate: Generation) -> Ranges:
@@ -85,33 +160,24 @@ def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Genera
     return horizon(candidate.start, live.start, whole, position, live_position)
 
 
-def _store(
-    settings: Settings,
-    rewind_id: str,
-    attempt: int,
-    backfilled: int,
-    frozen: Ranges,
-    bounds: Bounds | None,
-    found: Found,
-    verdict: str,
-    reason: str,
-    beside: Mapping[str, Any],
-) -> None:
-    floor, ceiling = starts(frozen), ends(frozen)
-    made = Verdict(attempt, backfilled, verdict, floor, ceiling, found.counts, found.sample, reason, now())
-    body = {**asdict(made), "fields": found.fields, "bounds": None if bounds is None else asdict(bounds), **beside}
-    write_evidence(settings, rewind_id, f"verdict-{attempt}", body)
-    with side_effect("verdict.store"), transaction(settings.registry_url) as connection:
-        verdicts.store(connection, rewind_id, made)
-        closed = 0 if bounds is None else bounds.closed_by
-        observing.keep_frontier(connection, rewind_id, attempt, Frontier(ceiling, found.unread, closed))
-
-
-def write_evidence(settings: Settings, rewind_id: str, name: str, body: Any) -> None:
-    """Write one evidence file of a rewind, as JSON."""
-    folder = names.inside(settings.evidence, rewind_id, "rewind_id")
-    with side_effect("evidence.write"):
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{name}.json"
-        part.write_text(json.dumps(body, indent=1, sort_keys=True, default=str))
-        part.replace(folder / f"{name}.json")
+def _store(check: _Check, judged: _Judged) -> None:
+    floor, ceiling = starts(judged.horizon), ends(judged.horizon)
+    found, bounds = judged.found, judged.bounds
+    made = Verdict(
+        check.attempt,
+        check.backfilled,
+        judged.verdict,
+        floor,
+        ceiling,
+        found.counts,
+        found.sample,
+        judged.reason,
+        now(),
+    )
+    told = {"fields": found.fields, "bounds": None if bounds is None else asdict(bounds), **judged.beside}
+    body = {**asdict(made), "about": evidence.about(check.rewind_id, check.plan), **told}
+    evidence.write(check.settings, check.rewind_id, f"verdict-{check.attempt}", body)
+    with side_effect("verdict.store"), transaction(check.settings.registry_url) as connection:
+        verdicts.store(connection, check.rewind_id, made)
+        frontier = Frontier(ceiling, found.unread, 0 if bounds is None else bounds.closed_by)
+        observing.keep_frontier(connection, check.rewind_id, check.attempt, frontier)

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rewind.core.offsets import OffsetRange
-from rewind.core.pipeline import ExpectedChange
+from rewind.core.pipeline import ColumnRule, ExpectedChange
+from rewind.transforms import column_rules
 from rewind.transforms.outputs import CONTENT, COORDINATE, DEAD, ROW
 
 EQUAL, EXPECTED = "equal", "expected"
@@ -31,11 +32,12 @@ DIFFERENCES = (MISSING, EXTRA, CHANGED, DEAD_LIVE, DEAD_CANDIDATE)
 
 @dataclass(frozen=True)
 class Sides:
-    """The value columns of both outputs, and which of them may differ how."""
+    """The value columns of both outputs, which may differ how, and which may be equal without being the same."""
 
     live: StructType
     candidate: StructType
     expected: Sequence[ExpectedChange]
+    rules: Sequence[ColumnRule] = ()
 
 
 def from_floor(rows: DataFrame, horizon: Mapping[int, OffsetRange]) -> DataFrame:
@@ -207,7 +209,16 @@ def _same_content() -> Column:
 def _same_column(name: str, sides: Sides) -> Column:
     left = F.col(f"live.`{name}`") if name in sides.live.names else F.lit(None)
     right = F.col(f"candidate.`{name}`") if name in sides.candidate.names else F.lit(None)
-    return left.eqNullSafe(right)
+    rule = _rule(name, sides)
+    return left.eqNullSafe(right) if rule is None else column_rules.equal(rule, left, right, sides.live[name].dataType)
+
+
+def _rule(name: str, sides: Sides) -> ColumnRule | None:
+    """Return the rule of a column; none counts where the outputs do not both have it, with one type."""
+    both = name in sides.live.names and name in sides.candidate.names
+    if not both or sides.live[name].dataType != sides.candidate[name].dataType:
+        return None
+    return next((rule for rule in sides.rules if rule.column == name), None)
 
 
 def _same(left: str, right: str) -> Column:

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StructType
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import UNBOUNDED, Pipeline
 from rewind.core.times import parse_duration
-from rewind.transforms import parsing
+from rewind.transforms import column_rules, parsing
 from rewind.transforms.parsing import REASON, REJECT, SRC
 
 Logic = Callable[[DataFrame], DataFrame]
@@ -55,8 +55,8 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
     """Run logic on an empty frame of source records and return its contract.
 
     Raises:
-        RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, lacks a key column, or breaks what
-            a stateful pipeline declares.
+        RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, lacks a key column or one that a
+            rule is for, or breaks what a stateful pipeline declares.
     """
     columns = parsing.parse(empty, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
     before = _plans(columns)
@@ -72,6 +72,7 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
     lacking = sorted(set(pipeline.output_key) - {field.name for field in values})
     if lacking:
         raise RefusedError("output.key", f"transform() returns no {', '.join(lacking)}", "Return them, or mend the key")
+    column_rules.check(pipeline.rules, StructType(values))
     spanned = isinstance(result.schema[SRC].dataType, ArrayType)
     if pipeline.stateful:
         _check_stateful(pipeline, columns, result, spanned)

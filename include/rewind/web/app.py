@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
 from rewind.control import generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
-from rewind.web import compare_page, files, generation_page, history, offers, overview, rewind_page
+from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
-from rewind.web.readers import add_readers
 from rewind.web.state import State
 from rewind.web.wire import Kept, encoded
 
@@ -41,12 +40,10 @@ class Access:
     Attributes:
         reader: FastAPI dependency of every route: returns the person, or answers 401 or 403.
         may_run: Whether a person may run a DAG.
-        token: Returns the read-only token that pointer and metrics take as well; None when there is none.
     """
 
     reader: Callable[..., Any]
     may_run: Callable[[Any, str], bool]
-    token: Callable[[], str | None] = lambda: None
 
 
 class Asked(BaseModel):
@@ -57,21 +54,25 @@ class Asked(BaseModel):
 
 
 def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
-    """Return the app; each of its routes asks `access.reader` first, but for those that take the token instead."""
+    """Return the app; each of its routes asks `access.reader` first."""
     app = FastAPI(
-        title="Rewind", openapi_url=None, exception_handlers={RefusedError: _refused, RetryError: _unreachable}
+        title="Rewind",
+        dependencies=[Depends(access.reader)],
+        openapi_url=None,
+        exception_handlers=_PLAIN,
     )
-    asked = APIRouter(dependencies=[Depends(access.reader)])
-    _add_pages(asked)
-    _add_views(asked, state, access)
-    _add_files(asked, state)
-    _add_actions(asked, state, access, airflow)
-    app.include_router(asked)
-    add_readers(app, state, access.reader, access.token)
+    _add_pages(app)
+    _add_views(app, state, access)
+    _add_files(app, state)
+    _add_actions(app, state, access, airflow)
+    read_only.add(app, state.settings)
+    reads = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, exception_handlers=_PLAIN)
+    read_only.add(reads, state.settings)
+    app.add_middleware(read_only.TokenGate, reads=reads, settings=state.settings)
     return app
 
 
-def _add_pages(app: APIRouter) -> None:
+def _add_pages(app: FastAPI) -> None:
     @app.get("/")
     def index() -> Response:
         return _asset("index.html")
@@ -81,7 +82,7 @@ def _add_pages(app: APIRouter) -> None:
         return _asset(name)
 
 
-def _add_views(app: APIRouter, state: State, access: Access) -> None:
+def _add_views(app: FastAPI, state: State, access: Access) -> None:
     asks, kept = Depends(access.reader), Kept()
 
     @app.get("/api/overview")
@@ -123,18 +124,18 @@ def _add_views(app: APIRouter, state: State, access: Access) -> None:
         return _json(request, {"rewind_id": requests.rewind_id(dag_id, run_id)})
 
 
-def _add_files(app: APIRouter, state: State) -> None:
+def _add_files(app: FastAPI, state: State) -> None:
     @app.get("/api/rewinds/{rewind_id}/evidence/{name}")
     def evidence(rewind_id: str, name: str) -> Response:
-        folder = files.evidence_folder(state.settings(), rewind_id)
-        return _text(files.tail(folder, name, files.LONGEST_EVIDENCE))
+        content = files.tail(files.evidence_folder(state.settings(), rewind_id), name, files.LONGEST_EVIDENCE)
+        return _document(content) if name.endswith(".html") else _text(content)
 
     @app.get("/api/streams/{owner}/logs/{name}")
     def log(owner: str, name: str) -> Response:
         return _text(files.tail(files.logs_folder(state.settings(), owner), name, files.TAIL))
 
 
-def _add_actions(app: APIRouter, state: State, access: Access, airflow: AirflowPort) -> None:
+def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPort) -> None:
     asks = Depends(access.reader)
 
     @app.post("/api/rewinds/{rewind_id}/actions/{action}")
@@ -175,6 +176,12 @@ def _sent(request: Request, content: bytes, tag: str) -> Response:
     return Response(content, media_type="application/json", headers=headers)
 
 
+def _document(content: bytes) -> Response:
+    # Whatever stands in it: it may bring its own style, and do nothing else.
+    alone = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'"
+    return Response(content, media_type=TYPES["html"], headers={**HEADERS, "Content-Security-Policy": alone})
+
+
 def _text(content: bytes) -> Response:
     return Response(content, media_type=TEXT, headers=HEADERS)
 
@@ -193,3 +200,6 @@ async def _refused(_request: Request, problem: Any) -> Response:
 
 async def _unreachable(_request: Request, problem: Any) -> Response:
     return Response(str(problem), 503, media_type=TEXT, headers=HEADERS)
+
+
+_PLAIN: dict[Any, Any] = {RefusedError: _refused, RetryError: _unreachable}

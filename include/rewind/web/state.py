@@ -66,10 +66,6 @@ class State:
         except RefusedError as unset:
             raise RetryError(str(unset)) from unset
 
-    def broker(self, settings: Settings) -> BrokerReader | None:
-        """Return where Kafka's ends are read, None when it is away."""
-        return self._broker(settings)
-
     def look(self, pipeline: str = "") -> Status:
         """Return the state: of one pipeline in full, or of all without what has been collected.
 
@@ -103,6 +99,6 @@ class State:
         settings, now = self.settings(), self._clock()
         # Before the look: what changes during it makes the next one new.
         number = changes.number(settings.registry_url)
-        broker, recent = self.broker(settings), RECENT_REWINDS if pipeline else OVERVIEW_REWINDS
+        broker, recent = self._broker(settings), RECENT_REWINDS if pipeline else OVERVIEW_REWINDS
         found = status.read(settings, broker, pipeline=pipeline, collected=pipeline != "", recent=recent)
         return Seen(found, settings.registry_url, number, now, now)

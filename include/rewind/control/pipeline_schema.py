@@ -1,0 +1,112 @@
+"""What a `pipeline.yaml` may say, and what a rewind may override of it, as JSON schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewind.core.pipeline import INSTANT, KEEP, TOLERANCE, TOMBSTONE, UNORDERED, VOLATILE
+
+_TEXT = {"type": "string", "minLength": 1}
+_TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
+_COUNT = {"type": "integer", "minimum": 1}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_EXPECTED = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["column"],
+    "properties": {"column": _TEXT, "rule": {"type": "string"}},
+}
+
+_TOLERANCE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["column"],
+    "anyOf": [{"required": ["relative"]}, {"required": ["absolute"]}],
+    "properties": {
+        "column": _TEXT,
+        "relative": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "absolute": {"type": "number", "exclusiveMinimum": 0},
+    },
+}
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["source", "output"],
+    "properties": {
+        "source": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["topic", "schema"],
+            "properties": {
+                "topic": _TEXT,
+                "schema": _TEXT,
+                "required": _TEXTS,
+                "transactional": {"type": "boolean"},
+                "isolation": {"enum": ["read_committed", "read_uncommitted"]},
+            },
+        },
+        "output": {
+            "type": "object",
+            "additionalProperties": False,
+            "oneOf": [{"required": ["topic"]}, {"required": ["table"]}],
+            "properties": {
+                "topic": _TEXT,
+                "table": _TEXT,
+                "key": _TEXTS,
+                "mode": {"enum": ["append", "update"]},
+                "starts": _TEXT,
+                "ends": _TEXT,
+                "shared": {"type": "boolean"},
+                "vanished": {"enum": [KEEP, TOMBSTONE]},
+            },
+        },
+        "session_time_zone": _TEXT,
+        "stateful": {"type": "boolean"},
+        "state_horizon": _TEXT,
+        "closes_at": _TEXT,
+        "several_rows": {"type": "boolean"},
+        "stream": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"trigger": _TEXT, "max_offsets": _COUNT},
+        },
+        "backfill": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"chunk_records": _COUNT},
+        },
+        "gates": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"lag_records": _COUNT, "late_share": _SHARE, "null_share": _SHARE},
+        },
+        "compare": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "expected": {"type": "array", "items": _EXPECTED},
+                VOLATILE: _TEXTS,
+                TOLERANCE: {"type": "array", "items": _TOLERANCE},
+                UNORDERED: _TEXTS,
+                INSTANT: _TEXTS,
+            },
+        },
+    },
+}
+"""JSON schema of `pipeline.yaml`."""
+
+OVERRIDES: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "session_time_zone": _TEXT,
+        "trigger_seconds": {"type": "number", "exclusiveMinimum": 0},
+        "max_offsets": _COUNT,
+        "chunk_records": _COUNT,
+        "lag_gate": _COUNT,
+        "output_key": _TEXTS,
+        "vanished": {"enum": [KEEP, TOMBSTONE]},
+    },
+}
+"""JSON schema of the settings that a rewind may override, by their names in `rewind.core.pipeline`."""

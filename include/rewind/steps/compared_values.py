@@ -1,0 +1,58 @@
+"""The values that a comparison compared: what gates read beside it."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rewind.adapters import outputs as adapter
+from rewind.core.offsets import Ranges
+from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind.transforms import compare, keyed, outputs, parsing
+from rewind.transforms.keyed import Bounds
+
+
+def both(
+    spark: SparkSession,
+    settings: Settings,
+    live: Generation,
+    candidate: Generation,
+    horizon: Ranges,
+    bounds: Bounds | None,
+) -> list[DataFrame]:
+    """Return the values of both outputs over what was compared: column `value`, JSON texts as bytes.
+
+    Of a pipeline without state every row counts, of one with state the newest version of each closed result.
+
+    Args:
+        spark: The session.
+        settings: The installation.
+        live: The one job.
+        candidate: The other.
+        horizon: Source offsets that both hold.
+        bounds: For pipelines with state, which of their results can be compared.
+    """
+    if bounds is not None:
+        return _results(spark, settings, live, candidate, bounds)
+    return [_rows(spark, settings, side, horizon) for side in (live, candidate)]
+
+
+def columns(values: DataFrame, candidate: Generation) -> DataFrame:
+    """Return values of a candidate as the columns of its output; tombstones are no values."""
+    schema = parsing.declared(candidate.frozen["output_schema"])
+    fields = F.from_json(F.col("value").cast("string"), schema).alias("fields")
+    return values.where(F.col("value").isNotNull()).select(fields).select("fields.*")
+
+
+def _rows(spark: SparkSession, settings: Settings, side: Generation, horizon: Ranges) -> DataFrame:
+    read = adapter.read(spark, settings, side).rows.where(F.col("kind") == outputs.ROW)
+    return compare.from_floor(read, horizon).where(compare.comparable(horizon))
+
+
+def _results(
+    spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, bounds: Bounds
+) -> list[DataFrame]:
+    newest = [keyed.newest(adapter.read_keyed(spark, settings, side)[1]) for side in (live, candidate)]
+    judged = keyed.paired(newest[0], newest[1], bounds).where(F.col("state") == keyed.JUDGED)
+    return [judged.select(F.col(f"{side}.value").alias("value")) for side in ("l", "c")]

@@ -1,0 +1,71 @@
+"""What the issue `verdict` asks to be shown; `make accept WHAT=verdict`. What is missing is expected to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rewind.core.settings import Settings
+from tests import fakes
+from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
+from tests.spark.test_expectations import rows  # noqa: F401 - the rows of C43
+from tests.spark.test_mirror_maintenance import path  # noqa: F401 - the mirror of C37
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
+
+Figure = Callable[[str, object], None]
+
+MISSING = {
+    "shows_1_planted_differences": "1 and 100 of each class and rule in 1,000,000 rows; 200 mutations of 100,000 rows",
+    "shows_2_checked_again": "after 1 % new offsets at most 2 % of the rows are read",
+    "shows_3_c27_c40": "a nightly replay of other parameters, and around clock changes",
+    "shows_4_a_week_of_nights": "each record replayed once, by a real scheduler",
+    "shows_5_half_of_a_million_differ": "with a driver of 1 GB",
+    "shows_6_wrong_jobs": "a clock, an order and an outside table are found by the nightly replay",
+}
+
+
+def test_shows_3_c09(figure: Figure, spark: SparkSession) -> None:
+    test_compare.test_c09_null_keys_match_and_a_lost_repeat_is_seen(spark)
+    figure("c09", "null keys match, a lost repeat is seen")
+
+
+def test_shows_3_c12(figure: Figure, spark: SparkSession) -> None:
+    test_compare.test_c12_what_lies_beyond_the_lower_position_is_open_not_missing(spark)
+    figure("c12", "beyond the lower position is open")
+
+
+def test_shows_3_c33(figure: Figure, spark: SparkSession) -> None:
+    test_compare_rules.test_c33_floats_nan_and_negative_zero(spark)
+    figure("c33_equal", sum(same for *_, same in test_compare_rules.C33))
+
+
+def test_shows_3_c34(figure: Figure, spark: SparkSession) -> None:
+    test_compare_rules.test_c34_columns_that_never_match_hide_no_difference(spark)
+    figure("c34", "1 difference in page; undeclared, at and trace are named")
+
+
+def test_shows_3_c37(figure: Figure, spark: SparkSession, tmp_path: Path, path: str) -> None:  # noqa: F811
+    settings: Settings = fakes.installation(tmp_path / "home")
+    test_null_gate.test_c37_a_field_that_changes_its_type(spark, tmp_path / "gated")
+    test_mirror_maintenance.test_c37_a_field_that_nobody_declared_is_told_until_it_is(spark, settings, path)
+    figure("c37_share_of_nulls_live_and_candidate", "0 % and 33.3 %: fails")
+
+
+def test_shows_3_c43(figure: Figure, rows: DataFrame, tmp_path: Path) -> None:  # noqa: F811
+    test_expectations.test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path)
+    figure("c43_unexpected_of_1000", 432)
+
+
+def test_shows_3_a_check_that_raises(figure: Figure, rows: DataFrame, tmp_path: Path) -> None:  # noqa: F811
+    test_expectations.test_one_that_raises_is_an_error_and_takes_no_other_away(rows, tmp_path)
+    figure("a_suite_whose_check_raises", "error")
+
+
+@pytest.mark.parametrize("line", MISSING)
+@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="not built yet, or not shown")
+def test_what_is_missing(line: str) -> None:
+    raise NotImplementedError(MISSING[line])
