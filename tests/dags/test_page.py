@@ -89,6 +89,7 @@ def fresh(monkeypatch):
     """Let each request look anew."""
     monkeypatch.setattr("rewind.web.state.FRESH_SECONDS", -1.0)
     monkeypatch.setattr("rewind.web.state.STILL_SECONDS", -1.0)
+    monkeypatch.setattr("rewind.web.state.LONGEST_SECONDS", -1.0)
 
 
 FILLED = {

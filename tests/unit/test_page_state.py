@@ -7,7 +7,7 @@ from sqlalchemy import create_engine, insert, update
 
 from rewind.control import changes, database, generations, leases, rewinds, schema, streams
 from rewind.control.database import transaction
-from rewind.web.state import FRESH_SECONDS, STILL_SECONDS, State
+from rewind.web.state import FRESH_SECONDS, LONGEST_SECONDS, STILL_SECONDS, State
 from rewind.web.wire import Kept
 from tests import page_states
 from tests.page_states import LIVE, Ends
@@ -36,7 +36,7 @@ def clock():
 
 @pytest.fixture
 def state(settings, clock):
-    return State(lambda: settings, lambda _: Ends(), clock)
+    return State(lambda: settings, lambda _: Ends(), clock, lambda: 0.0)
 
 
 def test_one_look_serves_all_for_some_seconds(settings, state, clock):
@@ -55,6 +55,19 @@ def test_what_stands_still_is_not_read_again_for_longer(state, clock):
         clock.now += FRESH_SECONDS + 0.1
         assert state.look() is first
     clock.now = 1_000.0 + STILL_SECONDS + 0.1
+    assert state.look() is not first
+
+
+@pytest.mark.parametrize(("cost", "serves"), [(0.01, FRESH_SECONDS), (0.07, 7.0), (3.0, LONGEST_SECONDS)])
+def test_a_costly_look_serves_longer_but_not_for_long(settings, clock, cost, serves):
+    spent = iter([0.0, cost, 0.0, cost])
+    state = State(lambda: settings, lambda _: Ends(), clock, lambda: next(spent))
+    first = state.look()
+    with transaction(settings.registry_url) as connection:
+        rewinds.fix(connection, page_states.REWIND_ID, "x", 1)
+    clock.now += serves - 0.01
+    assert state.look() is first
+    clock.now += 0.02
     assert state.look() is not first
 
 

@@ -14,7 +14,9 @@ from rewind.core.settings import Settings
 from rewind.core.world import BrokerReader
 
 FRESH_SECONDS = 5.0
-"""So long a look serves all browsers: more of them cost no more reads."""
+"""So long a look serves all browsers at least: more of them cost no more reads."""
+COSTLY, LONGEST_SECONDS = 100.0, 10.0
+"""One of a large installation serves this many times the CPU seconds that it took, a share of 1 %, but no longer."""
 OVERVIEW_REWINDS = 1
 """So many ended rewinds of each pipeline the overview shows."""
 STILL_SECONDS = 20.0
@@ -31,6 +33,7 @@ class Seen:
         number: How much had been changed in it just before; None when that is not known.
         read_at: When it was read, in seconds of a clock.
         checked_at: When it was last known to be up to date.
+        serves: For so many seconds from then it is not checked again.
     """
 
     status: Status
@@ -38,6 +41,7 @@ class Seen:
     number: int | None
     read_at: float
     checked_at: float
+    serves: float
 
 
 class State:
@@ -48,10 +52,11 @@ class State:
         settings: Callable[[], Settings],
         broker: Callable[[Settings], BrokerReader | None] = listening.broker,
         clock: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.thread_time,
     ) -> None:
         """Look at an installation; nothing is read before the first look."""
         self._settings = settings
-        self._broker, self._clock = broker, clock
+        self._broker, self._clock, self._spent = broker, clock, spent
         self._lock = threading.Lock()
         self._seen: dict[str, Seen] = {}
 
@@ -89,16 +94,17 @@ class State:
         now = self._clock()
         if seen is None or now - seen.read_at > STILL_SECONDS:
             return None
-        if now - seen.checked_at <= FRESH_SECONDS:
+        if now - seen.checked_at <= seen.serves:
             return seen
         if seen.number is None or seen.registry != self.settings().registry_url:
             return None
         return replace(seen, checked_at=now) if changes.number(seen.registry) == seen.number else None
 
     def _read(self, pipeline: str) -> Seen:
-        settings, now = self.settings(), self._clock()
+        settings, now, begun = self.settings(), self._clock(), self._spent()
         # Before the look: what changes during it makes the next one new.
         number = changes.number(settings.registry_url)
         broker, recent = self._broker(settings), RECENT_REWINDS if pipeline else OVERVIEW_REWINDS
         found = status.read(settings, broker, pipeline=pipeline, collected=pipeline != "", recent=recent)
-        return Seen(found, settings.registry_url, number, now, now)
+        serves = max(FRESH_SECONDS, min(COSTLY * (self._spent() - begun), LONGEST_SECONDS))
+        return Seen(found, settings.registry_url, number, now, now, serves)
