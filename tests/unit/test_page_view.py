@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rewind.control import database, rewinds, status, throughput
+from rewind.control import database, rewind_rows, rewinds, status, throughput
 from rewind.control.lag_history import BATCHES, POINTS, lag_history
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
@@ -236,6 +236,12 @@ def test_the_history_tells_verdict_and_answer(settings, in_state):
     (folder / "verdict-1.json").write_text("{}")
     with snapshot(settings.registry_url) as connection:
         assert history.history(settings, connection, found)["rewinds"][0]["evidence"] == 1
+
+
+def test_the_active_rewind_is_shown_however_few_ended_ones_are_asked_for(settings, in_state):
+    in_state("backfilling")
+    with snapshot(settings.registry_url) as connection:
+        assert [rewind.id for rewind in rewind_rows.shown(connection, 0)["visits"]] == [REWIND_ID]
 
 
 def test_two_rewinds_side_by_side(settings, in_state):
