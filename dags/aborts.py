@@ -9,7 +9,7 @@ task of its run and in `python -m rewind status`). It is refused once the pointe
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from rewind_airflow import declared, run
+from rewind_airflow import declared, notify, run
 from rewind_airflow.submits import AbortSubmit
 
 PARAMS = {
@@ -32,7 +32,7 @@ def abort_dag(pipeline: str) -> DAG:
         doc_md=__doc__,
         schedule=None,
         params=PARAMS,
-        default_args=run.RETRIES,
+        default_args=run.RETRIES | notify.TASKS,
         tags=["rewind", pipeline],
     ) as dag:
         AbortSubmit(task_id="abort", job="abort", pipeline=pipeline)

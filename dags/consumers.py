@@ -16,7 +16,7 @@ for groups that were left out, or refused because they had members, and for a lo
 from __future__ import annotations
 
 from airflow.sdk import DAG
-from rewind_airflow import declared, form, run
+from rewind_airflow import declared, form, notify, run
 from rewind_airflow.submits import ConsumersSubmit
 
 
@@ -27,7 +27,7 @@ def consumers_dag(pipeline: str) -> DAG:
         doc_md=__doc__,
         schedule=None,
         params=form.consumers_params(),
-        default_args=run.RETRIES,
+        default_args=run.RETRIES | notify.TASKS,
         tags=["rewind", pipeline],
     ) as dag:
         ConsumersSubmit(task_id="consumers", job="consumers", pipeline=pipeline)

@@ -7,7 +7,7 @@ an existing consumer group or Spark checkpoint. Refused when the pipeline has a 
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from rewind_airflow import declared, run
+from rewind_airflow import declared, notify, run
 from rewind_airflow.submits import DeploySubmit
 from rewind_airflow.triggers import StartStream
 
@@ -30,7 +30,7 @@ def deploy_dag(pipeline: str) -> DAG:
         doc_md=__doc__,
         schedule=None,
         params=PARAMS,
-        default_args=run.RETRIES,
+        default_args=run.RETRIES | notify.TASKS,
         tags=["rewind", pipeline],
     ) as dag:
         deploy = DeploySubmit(task_id="deploy", job="deploy", pipeline=pipeline)

@@ -12,7 +12,7 @@ import os
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
-from rewind_airflow import run
+from rewind_airflow import notify, run
 from rewind_airflow.submits import CollectSubmit
 
 with DAG(
@@ -25,7 +25,7 @@ with DAG(
     # Here queueing is right: two collections have nothing to do at once.
     max_active_runs=1,
     params={"dry_run": Param(False, "Only list what would be deleted.", type="boolean", title="Dry run")},
-    default_args=run.RETRIES,
+    default_args=run.RETRIES | notify.TASKS,
     tags=["rewind"],
 ):
     CollectSubmit(task_id="collect_garbage", job="collect_garbage")

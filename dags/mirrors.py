@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, task
-from rewind_airflow import declared, run, supervision
+from rewind_airflow import declared, notify, run, supervision
 from rewind_airflow.waits import Supervise
 
 from rewind.core import names
@@ -18,6 +18,7 @@ def mirror_dag(topic: str) -> DAG:
         dag_id=supervision.mirror_dag(topic),
         description=f"Keep the mirror of {topic}",
         doc_md=__doc__,
+        default_args=notify.TASKS,
         schedule=None,
         tags=["mirror"],
     ) as dag:

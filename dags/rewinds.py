@@ -36,7 +36,7 @@ from __future__ import annotations
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.python import ShortCircuitOperator
 from airflow.sdk import DAG, TaskGroup
-from rewind_airflow import declared, form, run
+from rewind_airflow import declared, form, notify, run
 from rewind_airflow.announce import Announce
 from rewind_airflow.approval import Approve
 from rewind_airflow.submits import SWITCHING, PlanSubmit, StepSubmit
@@ -55,7 +55,7 @@ def rewind_dag(pipeline: str) -> DAG:
         params=form.params(),
         # A second rewind must be refused by its plan, with a reason. A limit of 1 would silently queue it.
         max_active_runs=16,
-        default_args=run.RETRIES,
+        default_args=run.RETRIES | notify.TASKS,
         tags=["rewind", pipeline],
     ) as dag:
         with TaskGroup("prepare", prefix_group_id=False):

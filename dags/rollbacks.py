@@ -14,7 +14,7 @@ more; then rewind the pipeline with the older code instead.
 from __future__ import annotations
 
 from airflow.sdk import DAG
-from rewind_airflow import declared, form, run
+from rewind_airflow import declared, form, notify, run
 from rewind_airflow.announce import AnnounceRollback
 from rewind_airflow.submits import RollbackSubmit
 
@@ -26,7 +26,7 @@ def rollback_dag(pipeline: str) -> DAG:
         doc_md=__doc__,
         schedule=None,
         params=form.rollback_params(),
-        default_args=run.RETRIES,
+        default_args=run.RETRIES | notify.TASKS,
         tags=["rewind", pipeline],
     ) as dag:
         RollbackSubmit(task_id="rollback", job="rollback", pipeline=pipeline) >> AnnounceRollback(

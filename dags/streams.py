@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, task
-from rewind_airflow import declared, supervision
+from rewind_airflow import declared, notify, supervision
 from rewind_airflow.waits import Supervise
 
 OWNER = Param(
@@ -32,6 +32,7 @@ def stream_dag(pipeline: str) -> DAG:
         dag_id=supervision.stream_dag(pipeline),
         description=f"Supervise the streaming jobs of {pipeline}",
         doc_md=__doc__,
+        default_args=notify.TASKS,
         schedule=None,
         params={"owner": OWNER},
         # Live, standbys and candidates run for months side by side.
@@ -47,6 +48,7 @@ def watch_dag() -> DAG:
         dag_id="watch_streams",
         description="Start a supervisor for each stream that should run and has none",
         doc_md=__doc__,
+        default_args=notify.TASKS,
         schedule="* * * * *",
         start_date=datetime(2025, 1, 1, tzinfo=UTC),
         catchup=False,

@@ -9,7 +9,18 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from rewind.control import chunk_log, database, generations, manifest, mirror_log, rewinds, schema, streams, verdicts
+from rewind.control import (
+    chunk_log,
+    database,
+    generations,
+    leases,
+    manifest,
+    mirror_log,
+    rewinds,
+    schema,
+    streams,
+    verdicts,
+)
 from rewind.control.database import now
 from rewind.control.mirror_log import Commit
 from rewind.core import lifecycle
@@ -164,14 +175,69 @@ def aborted(connection: Connection) -> None:
         manifest.record(connection, CANDIDATE, entry, "deleted", "")
 
 
+def alive(connection: Connection) -> None:
+    """Live's driver is this process."""
+    leases.take(connection, LIVE, leases.this_driver())
+
+
+def orphaned(connection: Connection) -> None:
+    """Of live's driver only the JVM is left, for which this process stands."""
+    this = leases.this_driver()
+    gone = leases.Process(2**22 + 1, 7)
+    leases.take(connection, LIVE, replace(this, processes=(gone, this.processes[0])))
+
+
+def stuck(connection: Connection) -> None:
+    """Records come in, but for five minutes none of later event time."""
+    for number in range(30):
+        at = now() - timedelta(seconds=10 * (29 - number))
+        values = {"owner": LIVE, "batch": number, "token": 1, "start": {}, "rows": 40, "at": at}
+        values |= {"end": {"0": 12_000 + number, "1": 12_000}, "closing_watermark": 1_757_000_000_000}
+        connection.execute(insert(schema.progress).values(**values))
+
+
+def hostile(connection: Connection) -> None:
+    """Put a text that would take the page over into every field that holds what people or other systems wrote."""
+    for table, columns in HOSTILE_FIELDS.items():
+        connection.execute(update(schema.metadata.tables[table]).values(dict.fromkeys(columns, HOSTILE)))
+    evidence = {"error": HOSTILE, HOSTILE: [HOSTILE]}
+    connection.execute(update(schema.steps).values(evidence=evidence))
+    judged = {"counts": {HOSTILE: 3}, "sample": [{HOSTILE: HOSTILE}]}
+    connection.execute(update(schema.verdicts).values(**judged))
+    written = plan(reason=HOSTILE)
+    written = replace(written, differences=(Difference(HOSTILE, HOSTILE, HOSTILE),), warnings=(HOSTILE,))
+    connection.execute(update(schema.plans).values(body=written.to_json()))
+    frozen = {"config": {**CONFIG, "schema": HOSTILE}, "versions": {HOSTILE: HOSTILE}}
+    connection.execute(update(schema.generations).values(frozen=frozen))
+
+
+HOSTILE_FIELDS = {
+    "rewinds": ["reason"],
+    "verdicts": ["reason"],
+    "approvals": ["person", "reason"],
+    "streams": ["last_failure"],
+    "deletions": ["detail", "name"],
+    "manifest": ["resource_id"],
+    "generations": ["output_topic", "dead_letter_topic", "bundle"],
+}
+
+
 def _catching_up(connection: Connection) -> None:
     rewinds.begin_step(connection, REWIND_ID, "catch_up")
+
+
+def _paused(connection: Connection) -> None:
+    rewinds.set_controls(connection, REWIND_ID, paused=True, records_per_second=None)
 
 
 Seed = Callable[[Connection], None]
 STATES: dict[str, tuple[Seed, ...]] = {
     "nothing deployed": (),
     "deployed": (deployed,),
+    "running": (deployed, alive),
+    "orphan": (deployed, orphaned),
+    "stuck watermark": (deployed, alive, stuck),
+    "paused": (deployed, alive, begun, backfilling, _paused),
     "planned": (deployed, begun),
     "backfilling": (deployed, begun, backfilling),
     "catching up": (deployed, begun, backfilled, racing, _catching_up),

@@ -19,7 +19,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
-from rewind_airflow import run, steps
+from rewind_airflow import links, notify, run, steps
 from rewind_airflow.reactions import reactions
 
 STEP = "approve"
@@ -30,6 +30,8 @@ RETRIES = 20
 
 class Approve(ApprovalOperator):
     """Shows the verdict and waits, without a slot, until a person answers; the answer goes into the registry."""
+
+    operator_extra_links = (links.PageLink(),)
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         """Ask about a rewind of a pipeline."""
@@ -63,8 +65,9 @@ class Approve(ApprovalOperator):
             given = Approval(verdict.attempt, "approve", "auto", "a pass needs no person")
         if given is not None:
             return self._answer(rewind_id, given.answer, given.person, given.reason)
-        self.body = body(plan, verdict)
+        self.body = body(plan, verdict, links.page(context["ti"]))
         self._prepare_form(verdict)
+        notify.tell(context, notify.APPROVAL, f"rewind {rewind_id} waits for an answer: verdict {verdict.verdict}")
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -115,7 +118,7 @@ def person(event: Mapping[str, Any]) -> str:
     return str(user.get("name") or user.get("id") or "")
 
 
-def body(plan: Plan, verdict: Verdict) -> str:
+def body(plan: Plan, verdict: Verdict, page: str) -> str:
     """Return the question in Markdown: what was compared, what came out, what an answer does."""
     counts = "\n".join(f"| {name} | {count:,} |" for name, count in verdict.counts.items())
     # A backtick in the data would end the code block.
@@ -134,7 +137,7 @@ Compared from `{to_spark_json(plan.topic, verdict.floor)}` up to `{to_spark_json
 {sample}
 ```
 
-{_consequence(verdict)}
+{_consequence(verdict)} [The page of this rewind]({page}) has its evidence.
 """
 
 

@@ -19,7 +19,7 @@ from rewind.control.step_lease import Claim
 from rewind.core import lifecycle
 from rewind.core.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
-from rewind_airflow import form, outcome, run
+from rewind_airflow import form, links, outcome, run
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.outcome import Outcome, Seen
 from rewind_airflow.reactions import reactions
@@ -153,6 +153,8 @@ class RewindSubmit(SparkSubmitOperator):
 class PlanSubmit(RewindSubmit):
     """The first step: reads the form."""
 
+    operator_extra_links = (links.PageLink(),)
+
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         """Plan a rewind of a pipeline."""
         super().__init__(job="plan", pipeline=pipeline, **kwargs)
@@ -168,6 +170,8 @@ class PlanSubmit(RewindSubmit):
 
 class StepSubmit(RewindSubmit):
     """A later step: everything it needs stands in the registry, and its code is the plan's."""
+
+    operator_extra_links = (links.PageLink(),)
 
     def __init__(self, *, task_id: str, kinds: Collection[str] = ALL, **kwargs: Any) -> None:
         """Run the main that is named as the task.

@@ -20,7 +20,8 @@ from rewind.core.observing import ROLL_BACK, next_look
 from rewind.core.offsets import lower, total
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
-from rewind_airflow import run, sights, steps, supervision
+from rewind_airflow import links, notify, run, sights, steps, supervision
+from rewind_airflow.notify import Drifted, Quarantined
 from rewind_airflow.reactions import final_reactions
 from rewind_airflow.sights import Race
 from rewind_airflow.submits import SWITCHING, StepSubmit
@@ -84,7 +85,7 @@ class Supervise(Wait):
             seen = supervise.look(settings, owner)
         self.log.info("%s; %s", seen.message, sights.of_stream(settings, owner))
         if seen.state == supervise.QUARANTINED:
-            raise AirflowFailException(seen.message)
+            raise Quarantined(seen.message)
         return seen.state == supervise.DRAINED
 
     def _live(self, settings: Settings) -> str:
@@ -97,6 +98,8 @@ class Supervise(Wait):
 
 class CatchUp(Wait):
     """Waits until the candidate is close enough to live to be compared with it."""
+
+    operator_extra_links = (links.PageLink(),)
 
     def over(self, context: Context, settings: Settings) -> bool:
         """Look at both positions, and give up on a candidate that is set aside or does not come closer in time."""
@@ -129,6 +132,8 @@ class CatchUp(Wait):
 
 class Observe(Wait):
     """Watches the pipeline for a while after its switch, compares both jobs meanwhile, then ends the rewind."""
+
+    operator_extra_links = (links.PageLink(),)
 
     def __init__(self, **kwargs: Any) -> None:
         """Observe a switch."""
@@ -165,9 +170,10 @@ class Observe(Wait):
                 rewinds.close(connection, rewind_id, lifecycle.FINISHED)
         self._tell(observed)
         if back:
-            raise AirflowFailException(f"{observed.told()}: the rewind asks to roll back, and the task roll_back does")
+            raise Drifted(f"{observed.told()}: the rewind asks to roll back, and the task roll_back does")
         if due:
             self._compare(context)
+            self._tell_of_drift(context, settings, observed)
             return False
         self.log.info("%s; %s", pending or "the rewind has ended", sights.of_stream(settings, plan.job_id))
         return not pending
@@ -178,6 +184,13 @@ class Observe(Wait):
             self.log.warning("differs: %s", json.dumps(row, default=str))
         if observed.looks:
             self.log.log(logging.WARNING if observed.differences else logging.INFO, "%s", observed.told())
+
+    def _tell_of_drift(self, context: Context, settings: Settings, before: Observed) -> None:
+        with final_reactions(), transaction(settings.registry_url) as connection:
+            now = observing.read(connection, run.rewind_id(context))
+        # Once: with what the first comparison found that found any.
+        if now.differences and not before.differences:
+            notify.tell(context, notify.DRIFT, now.told())
 
     def _compare(self, context: Context) -> None:
         """Submit one comparison and follow it to its end: data is touched by a spark-submit alone."""

@@ -35,6 +35,8 @@ def described(dag):
     return {
         "tasks": {task.task_id: type(task).__name__ for task in dag.tasks},
         "waits": {t.task_id: [t.mode, t.pool, t.retries] for t in dag.tasks if hasattr(t, "mode")},
+        "silent": [t.task_id for t in dag.tasks if not t.on_failure_callback],
+        "links": {t.task_id: [link.name for link in t.operator_extra_links] for t in dag.tasks},
         "schedule": dag.schedule,
         "max_active_runs": dag.max_active_runs,
         "doc": dag.doc_md or "",
@@ -134,6 +136,19 @@ def test_the_steps_of_a_rewind(checkout):
         "merge": "StepSubmit",
         "ended": "EmptyOperator",
         "abort": "TriggerAbort",
+    }
+
+
+def test_every_task_tells_of_its_failure(checkout):
+    assert {name: dag["silent"] for name, dag in checkout["dags"].items() if dag["silent"]} == {
+        "check_pipelines": ["names"]
+    }
+
+
+def test_the_steps_lead_to_the_page(checkout):
+    found = checkout["dags"]["rewind_visits_converter"]["links"]
+    assert {task for task, named in found.items() if "Rewind page" in named} == {
+        *("plan", "spin_up", "backfill", "catch_up", "validate", "approve", "cut_over", "observe", "merge")
     }
 
 

@@ -88,6 +88,8 @@ def installation(make_settings, tmp_path, monkeypatch, page):
 def fresh(monkeypatch):
     """Let each request look anew."""
     monkeypatch.setattr("rewind.web.state.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("rewind.web.state.STILL_SECONDS", -1.0)
+    monkeypatch.setattr("rewind.web.state.LONGEST_SECONDS", -1.0)
 
 
 FILLED = {
@@ -97,6 +99,8 @@ FILLED = {
     "name": "page.css",
     "action": offers.ABORT,
     "pipeline": page_states.NAME,
+    "one": REWIND_ID,
+    "other": REWIND_ID,
 }
 TOKEN = "t" * 32
 
@@ -114,6 +118,7 @@ def ask(client, method, path):
 def test_the_routes_are_those_that_the_matrix_covers(page):
     assert sorted((method, path) for method, _, path in routes(page)) == [
         ("GET", "/"),
+        ("GET", "/api/compare/{one}/{other}"),
         ("GET", "/api/generations/{job_id}"),
         ("GET", "/api/history"),
         ("GET", "/api/overview"),

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
-from rewind.control import database, leases, processes, rewinds, step_lease
+from rewind.control import database, leases, processes, rewinds, schema, step_lease
 from rewind.control.database import transaction
 from rewind.control.leases import Holder
 from rewind.control.step_lease import REATTACHED, REPLACED, STARTED, Claim, Hold
@@ -29,6 +30,11 @@ DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flus
 def installation(make_settings: Callable[..., Settings]) -> Settings:
     made = make_settings()
     database.upgrade(made.registry_url)
+    with transaction(made.registry_url) as connection:
+        planned = {"pipeline": "visits", "created_at": database.now()}
+        connection.execute(insert(schema.plans).values(id="p-1", body="{}", **planned))
+        opened = {"plan_id": "p-1", "job_id": "visits-g2", "state": "active", "reason": "", **planned}
+        connection.execute(insert(schema.rewinds).values(id="rw-1", **opened))
     return made
 
 
@@ -76,7 +82,7 @@ def held(installation: Settings) -> Holder | None:
 
 def seen(installation: Settings) -> str:
     with transaction(installation.registry_url) as connection:
-        return step_lease.seen(connection, "rw-1", "backfill")
+        return step_lease.seen(connection, ["rw-1"], ["backfill"]).get(("rw-1", "backfill"), "")
 
 
 def test_a_submit_that_ended_leaves_nothing_to_settle(installation: Settings) -> None:

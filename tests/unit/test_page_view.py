@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 
 import pytest
 
-from rewind.control import database, evidence, rewinds, status
+from rewind.control import database, evidence, rewind_rows, rewinds, status, throughput
 from rewind.control.lag_history import BATCHES, POINTS, lag_history
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
 from rewind.core.settings import from_environment
-from rewind.web import files, generation_page, history, overview, rewind_page
+from rewind.core.world import Batch
+from rewind.web import compare_page, files, generation_page, history, overview, rewind_page
+from rewind.web.state import State
 from rewind.web.wire import encoded, wire
 from tests import page_states
 from tests.page_states import BIG, CANDIDATE, HOSTILE, LIVE, REWIND_ID, STATES, Ends
@@ -44,6 +47,15 @@ DEAD = f"the driver of {LIVE} is dead: no failure is known"
 ANSWERS = {
     "nothing deployed": ("nothing is deployed", None, None, []),
     "deployed": (DEAD, None, None, []),
+    "running": (f"{LIVE} is live", None, None, []),
+    "orphan": (f"the driver of {LIVE} is orphan: no failure is known", None, None, []),
+    "stuck watermark": (..., None, None, []),
+    "paused": (
+        f"the backfill is paused; `python -m rewind resume {REWIND_ID}` lets it go on",
+        "backfill",
+        f"the backfill is paused; `python -m rewind resume {REWIND_ID}` lets it go on",
+        ["resume", "throttle", "abort"],
+    ),
     "planned": (DEAD, "backfill", "", ["abort"]),
     "backfilling": (DEAD, "backfill", "", ["pause", "throttle", "abort"]),
     "catching up": (
@@ -82,7 +94,8 @@ def test_the_answers_of_each_state(settings, in_state, state):
     answer, step, waits, offered = ANSWERS[state]
     found = in_state(state)
     (card,) = overview.overview(found)["pipelines"]
-    assert card["answer"] == answer
+    if answer is not ...:
+        assert card["answer"] == answer
     assert (card["active"] or {}).get("step") == step
     if waits is None:
         return
@@ -91,6 +104,16 @@ def test_the_answers_of_each_state(settings, in_state, state):
     if waits is not ...:
         assert body["rewind"]["waits"] == waits
     assert body["live"] == (CANDIDATE if state == "standby" else LIVE)
+
+
+def test_a_stuck_watermark_is_the_answer_with_its_cure(in_state):
+    (card,) = overview.overview(in_state("stuck watermark"))["pipelines"]
+    assert card["answer"].startswith(f"{LIVE} is live; watermark stuck since ")
+    assert card["answer"].endswith(
+        "Records come in, but none of later event time: mend the producers' clocks, or what "
+        "logic.py takes as event time"
+    )
+    assert card["live"]["note"] in card["answer"]
 
 
 def test_states_that_differ_differ_in_their_text(settings):
@@ -205,8 +228,51 @@ def test_a_generation_and_what_differs_from_live(settings, in_state):
 def test_the_history_tells_verdict_and_answer(settings, in_state):
     found = in_state("standby")
     with snapshot(settings.registry_url) as connection:
-        (line,) = history.history(connection, found)["rewinds"]
+        (line,) = history.history(settings, connection, found)["rewinds"]
     assert (line["rewind"]["id"], line["verdict"], line["answer"]) == (REWIND_ID, "pass", "approve by ada")
+    assert line["evidence"] == 0
+    folder = files.evidence_folder(settings, REWIND_ID)
+    folder.mkdir(parents=True)
+    (folder / "verdict-1.json").write_text("{}")
+    with snapshot(settings.registry_url) as connection:
+        assert history.history(settings, connection, found)["rewinds"][0]["evidence"] == 1
+
+
+def test_the_active_rewind_is_shown_however_few_ended_ones_are_asked_for(settings, in_state):
+    in_state("backfilling")
+    with snapshot(settings.registry_url) as connection:
+        assert [rewind.id for rewind in rewind_rows.shown(connection, 0)["visits"]] == [REWIND_ID]
+
+
+def test_two_rewinds_side_by_side(settings, in_state):
+    in_state("aborted")
+    with database.transaction(settings.registry_url) as connection:
+        made = page_states.plan(reason="again")
+        rewinds.open_rewind(connection, "rw-other", made)
+    state = State(lambda: settings, lambda _: Ends())
+    with snapshot(settings.registry_url) as connection:
+        body = compare_page.compare_page(settings, connection, state, (REWIND_ID, "rw-other"))
+        with pytest.raises(RefusedError, match="'rw-none' is unknown"):
+            compare_page.compare_page(settings, connection, state, (REWIND_ID, "rw-none"))
+    lines = {(line["section"], line["name"]): line["values"] for line in body["lines"]}
+    assert lines["rewind", "state"] == ["aborted", "active"]
+    assert lines["rewind", "reason"] == ["", "again"]
+    assert lines["plan", "end"] == [{"0": str(BIG), "1": 8_000}] * 2
+    assert lines["changed", "max_offsets"] == ["200000 → 50000"] * 2
+    assert lines["seconds", "backfill"][1] is None
+    assert [rewind["id"] for rewind in body["rewinds"]] == [REWIND_ID, "rw-other"]
+
+
+def test_throughput_over_time_is_thinned_and_loses_no_record():
+    at = datetime.fromisoformat("2025-09-04T12:00")
+    made = [Batch(n, {}, {}, n, at + timedelta(seconds=2 * n)) for n in range(301)]
+    found = throughput.of(made)
+    assert len(found) == 100
+    assert found[-1] == throughput.Throughput(made[-1].at, round((298 + 299 + 300) / 6, 1))
+    assert sum(point.rate * 6 for point in found) == pytest.approx(sum(range(1, 301)))
+    assert throughput.of(made[:1]) == []
+    assert throughput.of([]) == []
+    assert throughput.of(made[:2]) == [throughput.Throughput(made[1].at, 0.5)]
 
 
 @pytest.mark.parametrize("name", ["../verdict-1.json", "..", ".hidden", "a/b", "link.json", "nothing.json", ""])

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from rich.console import Console
-from sqlalchemy import insert, update
+from sqlalchemy import Engine, event, insert, update
 
 from rewind.cli import render
 from rewind.control import (
@@ -37,7 +37,8 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import REWIND, Plan, Request, sealed
 from rewind.core.settings import from_environment
-from rewind.core.world import Batch, Generation, Topic
+from rewind.core.world import Generation, Topic
+from tests import page_load
 
 NOW = datetime.fromisoformat("2025-09-04T12:00")
 PIPELINE = Pipeline("visits_converter", "visits", "event_id STRING", "visits_converted")
@@ -225,11 +226,11 @@ def test_a_recreated_topic_gives_no_lag(settings, registry):
 
 
 def test_rate_fades_when_a_stream_stands_still():
-    batches = [Batch(1, {}, {}, 60, NOW), Batch(0, {}, {}, 999, NOW - timedelta(seconds=10))]
+    batches = [(NOW, 60), (NOW - timedelta(seconds=10), 999)]
     assert rate(batches, NOW) == 6.0
     assert rate(batches, NOW + timedelta(seconds=30)) == 1.5
-    assert rate(batches, NOW + timedelta(seconds=300)) == 0.0
-    assert rate([], NOW) is None
+    assert rate(batches[:1], NOW) == 0.0
+    assert rate([], NOW) == 0.0
 
 
 def hold(connection, owner, *processes):
@@ -474,3 +475,54 @@ def test_reading_takes_no_lock(settings, registry):
         generations.create(writer, generation(2, lifecycle.CANDIDATE), None)
         found = status.read(settings, FakeBroker(VISITS), NOW)
     assert [job.job_id for job in found.pipeline("visits_converter").jobs] == ["visits_converter-g1"]
+
+
+def queries(settings):
+    """Return how many queries a look takes."""
+    found = []
+
+    def count(*_):
+        found.append(1)
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        assert status.read(settings, page_load.Ends()).problems == ()
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+    return len(found)
+
+
+def test_a_look_at_many_pipelines_takes_as_many_queries_as_at_two(settings, make_settings, tmp_path):
+    page_load.seed(settings, page_load.Load(2, 16, 40))
+    other = make_settings(REWIND_HOME=str(tmp_path / "other"), REWIND_PIPELINES=str(tmp_path / "declared"))
+    page_load.seed(other, page_load.Load(12, 120, 600))
+    assert (queries(settings), queries(other)) == (27, 27)
+
+
+def test_a_mirror_is_summed_up_from_the_commits_since_the_last_look(settings, registry):
+    def commit(version, start, end, topic_id="id-1"):
+        made = mirror_log.Commit(version, topic_id, {0: OffsetRange(start, end)}, {0: end - start}, {}, 10)
+        mirror_log.record(registry, "visits", made)
+        (mirror,) = read(settings, registry).mirrors
+        return mirror.version, mirror.records, mirror.position
+
+    assert commit(0, 0, 10) == (0, 10, {0: 10})
+    assert commit(5, 30, 40) == (5, 20, {0: 40})
+    # One that was recorded late, below what is known.
+    assert commit(3, 10, 30) == (5, 40, {0: 40})
+    registry.execute(schema.mirror_commits.delete().where(schema.mirror_commits.c.version == 5))
+    assert commit(4, 30, 35) == (4, 35, {0: 35})
+    assert commit(0, 0, 7, "id-2") == (0, 7, {0: 7})
+
+
+def test_the_first_batch_with_the_watermark_is_found_among_many(settings, registry):
+    deployed(registry)
+    job = "visits_converter-g1"
+    for number in range(1, 700):
+        batch(registry, job, number, {"0": number}, 1, NOW - timedelta(seconds=2 * (700 - number)))
+        closing = 0 if number < 3 else 10_000 + min(number, 123)
+        mine = schema.progress.c.batch == number
+        registry.execute(update(schema.progress).where(mine).values(closing_watermark=closing))
+    (found,) = read(settings, registry).pipeline("visits_converter").jobs
+    assert found.watermark.since == NOW - timedelta(seconds=2 * (700 - 123))
+    assert found.watermark.stuck

@@ -12,9 +12,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from rewind.control.status import PipelineView, Status
+from rewind.control.status_backfill import Backfill
 from rewind.control.status_drivers import Driver
-from rewind.control.status_jobs import Job, Mirror
-from rewind.control.status_rewinds import Backfill, RewindView
+from rewind.control.status_jobs import Job
+from rewind.control.status_mirrors import Mirror
+from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import StepView
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle

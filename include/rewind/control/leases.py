@@ -98,6 +98,12 @@ def read(connection: Connection, owner: str) -> Lease | None:
     return None if row is None else Lease(row.owner, row.token, _holder(row.holder), row.renewed_at)
 
 
+def read_all(connection: Connection, owners: Any) -> dict[str, Lease]:
+    """Return the leases of owners, given as a list or as a query of names, by owner."""
+    rows = connection.execute(select(_table).where(_table.c.owner.in_(owners)))
+    return {row.owner: Lease(row.owner, row.token, _holder(row.holder), row.renewed_at) for row in rows}
+
+
 def clock_skew(connection: Connection, at: datetime) -> timedelta | None:
     """Return how far this clock, which says `at`, is ahead of all living streams' last words; behind is negative.
 

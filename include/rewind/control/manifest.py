@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -79,9 +80,17 @@ def listed(connection: Connection) -> set[str]:
 
 def read(connection: Connection, job_id: str) -> list[Entry]:
     """Return what a generation owns, its outputs last, so that an interrupted collection leaves its names findable."""
-    rows = connection.execute(select(schema.manifest).where(schema.manifest.c.job_id == job_id))
-    entries = [Entry(row.kind, row.name, row.resource_id, row.state) for row in rows]
-    return sorted(entries, key=lambda entry: (entry.kind in (TOPIC, TABLE), entry.kind, entry.name))
+    return read_all(connection, [job_id]).get(job_id, [])
+
+
+def read_all(connection: Connection, job_ids: Any) -> dict[str, list[Entry]]:
+    """Return the same of generations, given as a list or as a query of ids, by generation."""
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for row in connection.execute(select(schema.manifest).where(schema.manifest.c.job_id.in_(job_ids))):
+        found[row.job_id].append(Entry(row.kind, row.name, row.resource_id, row.state))
+    for entries in found.values():
+        entries.sort(key=lambda entry: (entry.kind in (TOPIC, TABLE), entry.kind, entry.name))
+    return found
 
 
 def record(connection: Connection, job_id: str, entry: Entry, result: str, detail: str) -> None:

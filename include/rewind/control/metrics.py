@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from rewind.control import status, totals
 from rewind.control.snapshot import snapshot
 from rewind.control.status import Status
+from rewind.control.status_backfill import Backfill
 from rewind.control.status_drivers import Driver
 from rewind.control.status_jobs import Job
-from rewind.control.status_rewinds import Backfill, RewindView
+from rewind.control.status_rewinds import RewindView
 from rewind.control.totals import Totals
 from rewind.core import lifecycle, names
 from rewind.core.errors import RefusedError, RetryError
@@ -48,7 +49,8 @@ class Metric:
 
 def read(settings: Settings, broker: BrokerReader | None) -> str:
     """Return the metrics of an installation; a registry that cannot be read is a metric, not an error."""
-    found = status.read(settings, broker)
+    # Of what was collected, and of older rewinds, only the counts are told.
+    found = status.read(settings, broker, collected=False, recent=1)
     try:
         with snapshot(settings.registry_url) as connection:
             counted = totals.read(connection)
@@ -159,6 +161,18 @@ METRICS = (
         GAUGE,
         "When its last batch was committed.",
         _of_jobs(lambda j: _seconds(j.last_batch_at)),
+    ),
+    Metric(
+        "rewind_job_watermark_timestamp_seconds",
+        GAUGE,
+        "Results that end at or before it are closed; none for a job without state.",
+        _of_jobs(lambda j: _seconds(j.watermark.at) if j.watermark else None),
+    ),
+    Metric(
+        "rewind_job_watermark_stuck",
+        GAUGE,
+        "Whether it has stood still for a minute; `status` says why, and what helps.",
+        _of_jobs(lambda j: int(j.watermark.stuck) if j.watermark else None),
     ),
     Metric(
         "rewind_driver_state",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -104,7 +104,15 @@ def record(connection: Connection, rewind_id: str, attempt: int, look: Look) -> 
 
 def read(connection: Connection, rewind_id: str) -> Observed:
     """Return what the comparisons since the switch found."""
-    bodies = _looks(connection, rewind_id)
+    return _summed(_looks(connection, [rewind_id]).get(rewind_id, []))
+
+
+def read_all(connection: Connection, rewind_ids: Sequence[str]) -> dict[str, Observed]:
+    """Return the same of rewinds, by rewind; those without a comparison are left out."""
+    return {rewind_id: _summed(bodies) for rewind_id, bodies in _looks(connection, rewind_ids).items()}
+
+
+def _summed(bodies: Sequence[Mapping[str, Any]]) -> Observed:
     differences: Counter[str] = Counter()
     for body in bodies:
         differences.update(body["differences"])
@@ -120,14 +128,17 @@ def read(connection: Connection, rewind_id: str) -> Observed:
 
 def frontier(connection: Connection, rewind_id: str) -> Frontier | None:
     """Return how far was compared since a switch; None when the switch, by an older release, did not record it."""
-    bodies = _looks(connection, rewind_id)
+    bodies = _looks(connection, [rewind_id]).get(rewind_id, [])
     switched = rewinds.fact(connection, rewind_id, "cut_over") or {}
     found = bodies[-1]["frontier"] if bodies else switched.get("frontier")
     return None if found is None else from_json(found)
 
 
-def _looks(connection: Connection, rewind_id: str) -> list[dict[str, Any]]:
+def _looks(connection: Connection, rewind_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     table = schema.facts
-    mine = (table.c.rewind_id == rewind_id) & table.c.name.startswith(_LOOK)
-    rows = connection.execute(select(table.c.name, table.c.value).where(mine)).all()
-    return [row.value for row in sorted(rows, key=lambda row: int(row.name.removeprefix(_LOOK)))]
+    mine = table.c.rewind_id.in_(rewind_ids) & table.c.name.startswith(_LOOK)
+    rows = connection.execute(select(table.c.rewind_id, table.c.name, table.c.value).where(mine)).all()
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: int(row.name.removeprefix(_LOOK))):
+        found[row.rewind_id].append(row.value)
+    return found

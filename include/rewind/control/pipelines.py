@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from rewind.core.pipeline import (
     Pipeline,
     thaw,
 )
+
+PARSED_KEPT = 1_000
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,23 @@ def load(folder: Path, name: str) -> Pipeline:
         RefusedError: There is none, or its YAML or its expectations break their schema; the field is named.
     """
     path = names.inside(folder, name, "pipeline") / "pipeline.yaml"
-    there = sorted(p.parent.name for p in folder.glob("*/pipeline.yaml"))
     if "." in name:
-        names.checked_new([name], there, "pipeline")
+        names.checked_new([name], _there(folder), "pipeline")
     if not path.is_file():
-        raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {there}")
+        raise RefusedError("pipeline", f"{name!r} is unknown", f"Declared are {_there(folder)}")
     if not (path.parent / "logic.py").is_file():
         raise RefusedError("pipeline", f"{name} has no logic.py", "Add it beside pipeline.yaml")
-    return replace(parse(name, _read(path)), expectations=suites.read(path.parent))
+    return replace(_parsed(name, _text(path)), expectations=suites.read(path.parent))
+
+
+def _there(folder: Path) -> list[str]:
+    return sorted(path.parent.name for path in folder.glob("*/pipeline.yaml"))
+
+
+# Who watches asks for the same files again and again.
+@lru_cache(maxsize=PARSED_KEPT)
+def _parsed(name: str, text: str) -> Pipeline:
+    return parse(name, _loaded(name, text))
 
 
 def parse(name: str, body: Any) -> Pipeline:
@@ -198,9 +210,20 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
     return thaw(pipeline.frozen() | dict(overrides))
 
 
-def _read(path: Path) -> Any:
+def _text(path: Path) -> str:
     try:
-        return yaml.safe_load(path.read_text())
-    # Bytes that are no text, a date that does not exist, and too deep a nesting come as themselves.
-    except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
-        raise RefusedError(str(path.parent.name), f"pipeline.yaml is no YAML ({error})", "Mend it") from None
+        return path.read_text()
+    except (ValueError, OSError) as error:
+        raise _no_yaml(path.parent.name, error) from None
+
+
+def _loaded(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    # A date that does not exist, and too deep a nesting come as themselves.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _no_yaml(name, error) from None
+
+
+def _no_yaml(name: str, error: Exception) -> RefusedError:
+    return RefusedError(name, f"pipeline.yaml is no YAML ({error})", "Mend it")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import CTE, Connection, Row, Select, Subquery, case, func, insert, select, update
 
 from rewind.control import schema
 from rewind.control.database import now, vector_from_json, vector_to_json
@@ -41,6 +43,71 @@ def recent(connection: Connection, owner: str, count: int) -> list[Batch]:
     """Return the last batches of a stream, newest first."""
     query = select(_table).where(_table.c.owner == owner).order_by(_table.c.batch.desc()).limit(count)
     return [_batch(row) for row in connection.execute(query)]
+
+
+def newest_of(connection: Connection, owners: Select[Any]) -> dict[str, Batch]:
+    """Return the last committed batches of streams, which a query names, by stream."""
+    last = _last(owners)
+    joined = select(_table).join(last, (_table.c.owner == last.c.owner) & (_table.c.batch == last.c.batch))
+    return {row.owner: _batch(row) for row in connection.execute(joined)}
+
+
+def counts_since(
+    connection: Connection, owners: Select[Any], instant: datetime, most: int
+) -> dict[str, list[tuple[datetime, int]]]:
+    """Return when the last batches of streams were committed, and with how many rows, newest first, by stream.
+
+    Args:
+        connection: To the registry.
+        owners: A query that names the streams.
+        instant: Older ones are left out, UTC without zone.
+        most: So many a stream.
+    """
+    last = _last(owners)
+    mine = (_table.c.owner == last.c.owner) & (_table.c.batch > last.c.batch - most) & (_table.c.at >= instant)
+    query = select(_table.c.owner, _table.c.at, _table.c.rows).join(last, mine).order_by(_table.c.batch.desc())
+    found: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
+    for owner, at, rows in connection.execute(query):
+        found[owner].append((at, rows))
+    return found
+
+
+def closing_since(connection: Connection, owners: Select[Any]) -> dict[str, datetime]:
+    """Return when the batch was committed that first had the closing watermark of the newest one, by stream.
+
+    Streams without a watermark are left out.
+    """
+    low = _halved(owners)
+    other = _table.alias()
+    first = select(func.min(other.c.batch)).where((other.c.owner == low.c.owner) & (other.c.batch >= low.c.low))
+    mine = (_table.c.owner == low.c.owner) & (_table.c.batch == first.correlate(low).scalar_subquery())
+    query = select(_table.c.owner, _table.c.at).select_from(low.join(_table, mine)).where(low.c.low == low.c.high)
+    return {row.owner: row.at for row in connection.execute(query)}
+
+
+def _last(owners: Select[Any]) -> Subquery:
+    named = owners.subquery()
+    # By the index, a stream at a time: to group by owner would read all batches there are.
+    newest = select(func.max(_table.c.batch)).where(_table.c.owner == named.c.owner).scalar_subquery()
+    return select(named.c.owner, newest.label("batch")).subquery()
+
+
+def _halved(owners: Select[Any]) -> CTE:
+    """Return the query that halves the batches of all streams at once: a stream of months has millions of them."""
+    last = _last(owners)
+    reached = _table.c.closing_watermark.label("reached")
+    other = _table.alias()
+    lowest = select(func.min(other.c.batch)).where(other.c.owner == last.c.owner).correlate(last).scalar_subquery()
+    newest = (_table.c.owner == last.c.owner) & (_table.c.batch == last.c.batch) & (_table.c.closing_watermark > 0)
+    first = select(last.c.owner, lowest.label("low"), last.c.batch.label("high"), reached)
+    halves = first.select_from(last.join(_table, newest)).cte("halves", recursive=True)
+    middle = (halves.c.low + halves.c.high) // 2
+    there = _table.alias()
+    at_middle = select(func.coalesce(there.c.closing_watermark, 0)).order_by(there.c.batch).limit(1)
+    at_middle = at_middle.where((there.c.owner == halves.c.owner) & (there.c.batch >= middle))
+    enough = at_middle.correlate(halves).scalar_subquery() >= halves.c.reached
+    low, high = case((enough, halves.c.low), else_=middle + 1), case((enough, middle), else_=halves.c.high)
+    return halves.union_all(select(halves.c.owner, low, high, halves.c.reached).where(halves.c.low < halves.c.high))
 
 
 def first_where(connection: Connection, owner: str, condition: Callable[[Batch], bool]) -> Batch | None:

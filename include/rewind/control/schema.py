@@ -29,6 +29,8 @@ metadata = MetaData()
 
 protocol = Table("protocol", metadata, Column("number", Integer, primary_key=True))
 
+changes = Table("changes", metadata, Column("number", BigInteger, nullable=False))
+
 generations = Table(
     "generations",
     metadata,

@@ -13,14 +13,15 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import pipelines, schema, streams
+from rewind.control import pipelines, schema
 from rewind.control.database import now as registry_now
 from rewind.control.pipelines import Broken
 from rewind.control.snapshot import snapshot
-from rewind.control.status_garbage import Garbage, garbage_of
-from rewind.control.status_jobs import Ends, Job, Mirror, jobs_of, mirror_of
-from rewind.control.status_rewinds import RewindView, rewinds_of
-from rewind.core import names, times
+from rewind.control.status_garbage import Garbage, Leftovers
+from rewind.control.status_jobs import Ends, Job, jobs_by_pipeline
+from rewind.control.status_mirrors import Mirror, mirrors_of
+from rewind.control.status_rewinds import RewindView, rewinds_by_pipeline
+from rewind.core import lifecycle, times
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
 from rewind.core.world import BrokerReader
@@ -106,6 +107,15 @@ class Status:
         return body
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What is read: one pipeline or all (empty), with or without collected jobs, and how many ended rewinds."""
+
+    pipeline: str
+    collected: bool
+    recent: int
+
+
 def read(
     settings: Settings,
     broker: BrokerReader | None,
@@ -113,6 +123,7 @@ def read(
     *,
     pipeline: str = "",
     collected: bool = True,
+    recent: int = RECENT_REWINDS,
 ) -> Status:
     """Return the state of an installation.
 
@@ -122,6 +133,7 @@ def read(
         now: The instant that ages are counted to, UTC without zone as the registry stores it.
         pipeline: The one pipeline to read; empty for all.
         collected: Whether jobs are read that have been collected, of which an old pipeline has many.
+        recent: How many ended rewinds of each pipeline are read.
     """
     now = now or registry_now()
     declared, broken = pipelines.load_all(settings.pipelines)
@@ -130,9 +142,9 @@ def read(
     try:
         with snapshot(settings.registry_url) as connection:
             ends = Ends(broker, settings.bootstrap)
-            wanted = [name for name in _deployed_names(connection) if pipeline in ("", name)]
-            deployed = [_deployed(connection, known.get(name), name, ends, now, collected) for name in wanted]
-            mirrors = tuple(mirror_of(connection, topic, ends, now) for topic in _mirrored(connection))
+            wanted = Wanted(pipeline, collected, recent)
+            deployed = _deployed(connection, known, wanted, ends, now)
+            mirrors = mirrors_of(connection, ends, now, settings.registry_url)
     except (RefusedError, RetryError) as problem:
         read_or_empty = isinstance(problem, RefusedError)
         return Status(now, read_or_empty, (str(problem),), tuple(known[name] for name in sorted(known)), ())
@@ -159,38 +171,47 @@ def _broken(found: Broken) -> PipelineView:
     return PipelineView(found.name, False, problem=found.problem)
 
 
-def _deployed_names(connection: Connection) -> list[str]:
-    return list(connection.execute(select(schema.generations.c.pipeline).distinct().order_by("pipeline")).scalars())
-
-
-def _mirrored(connection: Connection) -> list[str]:
-    committed = connection.execute(select(schema.mirror_commits.c.topic).distinct()).scalars()
-    wished = (
-        s.owner.removeprefix(names.mirror_owner("")) for s in streams.all_of(connection) if s.kind == streams.MIRROR
-    )
-    return sorted({*committed, *wished})
-
-
 def _deployed(
-    connection: Connection, declared: PipelineView | None, name: str, ends: Ends, now: datetime, collected: bool
-) -> PipelineView:
-    jobs = jobs_of(connection, name, ends, now, collected=collected)
-    pointer = connection.execute(select(schema.pointers).where(schema.pointers.c.pipeline == name)).one_or_none()
-    return PipelineView(
-        name=name,
-        declared=declared is not None and declared.declared,
-        problem="its folder is gone" if declared is None else declared.problem,
-        source_topic=jobs[-1].source_topic if jobs else "",
-        live=None if pointer is None else pointer.job_id,
-        epoch=0 if pointer is None else pointer.epoch,
-        jobs=jobs,
-        rewinds=rewinds_of(connection, name, jobs, RECENT_REWINDS, now),
-        deletions=_deletions(connection, [job.job_id for job in jobs]),
-        garbage=garbage_of(connection, jobs, now),
-    )
+    connection: Connection, known: Mapping[str, PipelineView], wanted: Wanted, ends: Ends, now: datetime
+) -> list[PipelineView]:
+    """Return what is deployed: so many queries for all pipelines as for one."""
+    jobs = jobs_by_pipeline(connection, ends, now, pipeline=wanted.pipeline, collected=wanted.collected)
+    rewinds = rewinds_by_pipeline(connection, jobs, wanted.recent, now, wanted.pipeline)
+    leftovers, gone = Leftovers(connection, now), _deletions(connection, wanted)
+    pointers = {row.pipeline: row for row in connection.execute(select(schema.pointers))}
+    found = []
+    for name in _deployed_names(connection, wanted.pipeline):
+        declared, pointer, mine = known.get(name), pointers.get(name), jobs.get(name, ())
+        view = PipelineView(
+            name=name,
+            declared=declared is not None and declared.declared,
+            problem="its folder is gone" if declared is None else declared.problem,
+            source_topic=mine[-1].source_topic if mine else "",
+            live=None if pointer is None else pointer.job_id,
+            epoch=0 if pointer is None else pointer.epoch,
+            jobs=mine,
+            rewinds=rewinds.get(name, ()),
+            deletions=tuple(gone.get(name, ())),
+            garbage=leftovers.of(mine),
+        )
+        found.append(view)
+    return found
 
 
-def _deletions(connection: Connection, job_ids: list[str]) -> tuple[Deleted, ...]:
-    table = schema.deletions
-    rows = connection.execute(select(table).where(table.c.job_id.in_(job_ids)).order_by(table.c.id))
-    return tuple(Deleted(r.job_id, r.kind, r.name, r.result, r.detail, r.at) for r in rows)
+def _deployed_names(connection: Connection, pipeline: str) -> list[str]:
+    table = schema.generations
+    query = select(table.c.pipeline).distinct().order_by(table.c.pipeline)
+    return list(connection.execute(query.where(table.c.pipeline == pipeline) if pipeline else query).scalars())
+
+
+def _deletions(connection: Connection, wanted: Wanted) -> dict[str, list[Deleted]]:
+    table, owners = schema.deletions, schema.generations
+    query = select(owners.c.pipeline, table).join(table, table.c.job_id == owners.c.job_id).order_by(table.c.id)
+    if wanted.pipeline:
+        query = query.where(owners.c.pipeline == wanted.pipeline)
+    if not wanted.collected:
+        query = query.where(owners.c.state != lifecycle.COLLECTED)
+    found: dict[str, list[Deleted]] = {}
+    for r in connection.execute(query):
+        found.setdefault(r.pipeline, []).append(Deleted(r.job_id, r.kind, r.name, r.result, r.detail, r.at))
+    return found

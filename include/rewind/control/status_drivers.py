@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection
 
 from rewind.control import leases, streams
-from rewind.control.leases import Holder
+from rewind.control.leases import Holder, Lease
 from rewind.control.streams import Stream
 from rewind.core import lifecycle
 
@@ -40,9 +41,21 @@ class Driver:
     next_start_at: datetime | None = None
 
 
-def driver_of(connection: Connection, owner: str, state: str, now: datetime) -> Driver:
-    """Return what is known of the driver of a stream whose job is in a state."""
-    stream, lease = streams.read(connection, owner), leases.read(connection, owner)
+class Drivers:
+    """What the registry holds of the drivers of streams, read once for all of them."""
+
+    def __init__(self, connection: Connection, owners: Any, now: datetime) -> None:
+        """Read the leases of owners, given as a list or as a query of names, and their streams."""
+        self._streams = {stream.owner: stream for stream in streams.read_all(connection, owners)}
+        self._leases = leases.read_all(connection, owners)
+        self._now = now
+
+    def of(self, owner: str, state: str) -> Driver:
+        """Return what is known of the driver of a stream whose job is in a state."""
+        return _driver(self._streams.get(owner), self._leases.get(owner), state, self._now)
+
+
+def _driver(stream: Stream | None, lease: Lease | None, state: str, now: datetime) -> Driver:
     seen = Driver("none", token=0 if lease is None else lease.token)
     if stream is not None:
         seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure)

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
-from rewind.control import manifest, rewinds
+from rewind.control import manifest, rewinds, schema
 from rewind.control.collect import COLLECTABLE
+from rewind.control.manifest import Entry
 from rewind.control.status_jobs import Job
 from rewind.core import lifecycle
+
+ENDING = (lifecycle.STANDBY, *COLLECTABLE)
 
 
 @dataclass(frozen=True)
@@ -33,19 +36,25 @@ class Garbage:
     waits: str
 
 
-def garbage_of(connection: Connection, jobs: Sequence[Job], now: datetime) -> tuple[Garbage, ...]:
-    """Return what is left of standbys and ended jobs, with when it may go."""
-    watched = rewinds.watched_standbys(connection)
-    found = (
-        _garbage(connection, job, job.job_id in watched, now)
-        for job in jobs
-        if job.state in (lifecycle.STANDBY, *COLLECTABLE)
-    )
-    return tuple(garbage for garbage in found if garbage.things)
+class Leftovers:
+    """What the registry holds of standbys and ended jobs, read once for all of them."""
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        """Read it."""
+        table = schema.generations
+        ending = select(table.c.job_id).where(table.c.state.in_(ENDING))
+        self._entries = manifest.read_all(connection, ending)
+        self._watched = rewinds.watched_standbys(connection)
+        self._now = now
+
+    def of(self, jobs: Sequence[Job]) -> tuple[Garbage, ...]:
+        """Return what is left of those of some jobs that are no longer needed, with when it may go."""
+        ending = [(job, self._entries.get(job.job_id, [])) for job in jobs if job.state in ENDING]
+        found = (_garbage(job, entries, job.job_id in self._watched, self._now) for job, entries in ending)
+        return tuple(garbage for garbage in found if garbage.things)
 
 
-def _garbage(connection: Connection, job: Job, watched: bool, now: datetime) -> Garbage:
-    entries = manifest.read(connection, job.job_id)
+def _garbage(job: Job, entries: Sequence[Entry], watched: bool, now: datetime) -> Garbage:
     things = tuple((e.kind, e.name) for e in entries if e.state != manifest.DELETED)
     due_at = job.grace_until if job.state == lifecycle.STANDBY else None
     return Garbage(job.job_id, job.state, due_at, things, _why_kept(job, watched, now))

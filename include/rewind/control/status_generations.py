@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select
 
-from rewind.control import generations, manifest, schema
+from rewind.control import manifest, schema
 from rewind.control.database import now as registry_now
 from rewind.control.manifest import Entry
 from rewind.control.status_jobs import Ends, Job, jobs_of
@@ -43,14 +43,17 @@ def generations_of(
     jobs = jobs_of(connection, pipeline, ends, now or registry_now())
     if not jobs:
         raise RefusedError("pipeline", f"{pipeline!r} has no generation", "Look at `python -m rewind status`")
-    switches = _switches(connection, pipeline)
-    return tuple(_view(connection, job, switches) for job in jobs)
+    switches, table = _switches(connection, pipeline), schema.generations
+    mine = table.c.pipeline == pipeline
+    rows = connection.execute(select(table.c.job_id, table.c.rewind_id).where(mine))
+    makers = {row.job_id: row.rewind_id for row in rows}
+    owned = manifest.read_all(connection, select(table.c.job_id).where(mine))
+    return tuple(_view(job, switches, makers[job.job_id], owned.get(job.job_id, [])) for job in jobs)
 
 
-def _view(connection: Connection, job: Job, switches: Sequence[tuple[int, str]]) -> GenerationView:
+def _view(job: Job, switches: Sequence[tuple[int, str]], maker: str | None, owned: Sequence[Entry]) -> GenerationView:
     epochs = tuple(epoch for epoch, job_id in switches if job_id == job.job_id)
-    owns = tuple(manifest.read(connection, job.job_id))
-    return GenerationView(job, epochs, generations.rewind_of(connection, job.job_id), owns)
+    return GenerationView(job, epochs, maker, tuple(owned))
 
 
 def _switches(connection: Connection, pipeline: str) -> list[tuple[int, str]]:

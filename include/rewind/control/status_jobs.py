@@ -1,4 +1,4 @@
-"""The part of the view that shows generations, repairs and mirrors."""
+"""The part of the view that shows generations and repairs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Row, select, true
 
-from rewind.control import mirror_log, progress, schema
+from rewind.control import progress, schema
 from rewind.control.database import vector_from_json
-from rewind.control.status_drivers import ENDED, Driver, driver_of
-from rewind.control.status_watermark import Watermark, watermark_of
-from rewind.core import lifecycle, names
+from rewind.control.status_drivers import ENDED, Driver, Drivers
+from rewind.control.status_watermark import Watermark, watermarks_of
+from rewind.core import lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Vector, behind
-from rewind.core.world import Batch, BrokerReader, Topic
+from rewind.core.world import BrokerReader, Topic
 
 RATE_WINDOW = timedelta(seconds=60)
 RATE_BATCHES = 100
+
+_table = schema.generations
+# What is frozen is long, and only its topic is shown.
+_COLUMNS = [column for column in _table.c if column.name != "frozen"]
+_SOURCE = _table.c.frozen[("config", "source_topic")].as_string().label("source_topic")
 
 
 @dataclass(frozen=True)
@@ -63,31 +68,6 @@ class Job:
     watermark: Watermark | None = None
 
 
-@dataclass(frozen=True)
-class Mirror:
-    """The mirror of a topic.
-
-    Attributes:
-        topic: The topic.
-        version: Newest version of its table; None before the first commit.
-        records: Records it holds.
-        position: Its committed source position.
-        lag: Offsets between position and Kafka's end; None when that is unknown.
-        committed_at: When it last committed, UTC.
-        age_seconds: How long ago that was.
-        driver: Its driver.
-    """
-
-    topic: str
-    version: int | None
-    records: int
-    position: Vector
-    lag: int | None
-    committed_at: datetime | None
-    age_seconds: float | None
-    driver: Driver
-
-
 class Ends:
     """Kafka's ends, each topic asked once, none after the broker failed to answer."""
 
@@ -118,57 +98,62 @@ def jobs_of(
     connection: Connection, pipeline: str, ends: Ends, now: datetime, *, collected: bool = True
 ) -> tuple[Job, ...]:
     """Return the generations and repairs of a pipeline, oldest first, those that have been collected on request."""
-    table = schema.generations
-    wanted = table.c.pipeline == pipeline
-    if not collected:
-        wanted &= table.c.state != lifecycle.COLLECTED
-    rows = connection.execute(select(table).where(wanted).order_by(table.c.created_at))
-    return tuple(_job(connection, row, ends, now) for row in rows.all())
+    return jobs_by_pipeline(connection, ends, now, pipeline=pipeline, collected=collected).get(pipeline, ())
 
 
-def mirror_of(connection: Connection, topic: str, ends: Ends, now: datetime) -> Mirror:
-    """Return the mirror of a topic, as far as it has come."""
-    owner = names.mirror_owner(topic)
-    driver = driver_of(connection, owner, "", now)
-    topic_id = _mirrored_id(connection, topic)
-    if topic_id is None:
-        return Mirror(topic, None, 0, {}, None, None, None, driver)
-    made = mirror_log.commits(connection, topic, topic_id)
-    position: Vector = {}
-    for commit in made:
-        position |= {p: max(r.end, position.get(p, 0)) for p, r in commit.ranges.items()}
-    records = sum(n for commit in made for n in commit.counts.values())
-    at = _committed_at(connection, topic, topic_id)
-    found = ends.topic(topic)
-    lag = behind(position, found.latest) if found is not None and found.id == topic_id else None
-    return Mirror(topic, made[-1].version, records, position, lag, at, (now - at).total_seconds(), driver)
+def jobs_by_pipeline(
+    connection: Connection, ends: Ends, now: datetime, *, pipeline: str = "", collected: bool = True
+) -> dict[str, tuple[Job, ...]]:
+    """Return the same of one pipeline, or of all, each table read once."""
+    wanted = _wanted(pipeline, collected)
+    read = _Read(connection, wanted, now)
+    found: dict[str, tuple[Job, ...]] = {}
+    for row in connection.execute(select(*_COLUMNS, _SOURCE).where(wanted).order_by(_table.c.created_at)).all():
+        found[row.pipeline] = (*found.get(row.pipeline, ()), read.job(row, ends))
+    return found
 
 
-def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Job:
-    source = str(row.frozen.get("config", {}).get("source_topic", ""))
-    handoff = None if row.handoff is None else vector_from_json(row.handoff)
-    position = progress.position(connection, row.job_id, handoff)
-    batches = progress.recent(connection, row.job_id, RATE_BATCHES)
-    lag, note = _lag(position, row, ends, source)
-    watermark = None if row.state in ENDED else watermark_of(connection, row.job_id, now)
-    return Job(
-        job_id=row.job_id,
-        state=row.state,
-        bundle=row.bundle,
-        source_topic=source,
-        output_topic=row.output_topic,
-        dead_letter_topic=row.dead_letter_topic,
-        start=vector_from_json(row.start),
-        handoff=handoff,
-        position=position,
-        lag=lag,
-        rate=rate(batches, now),
-        last_batch_at=batches[0].at if batches else None,
-        driver=driver_of(connection, row.job_id, row.state, now),
-        grace_until=row.grace_until,
-        note="; ".join(filter(None, (note, watermark.told() if watermark else ""))),
-        watermark=watermark,
-    )
+def _wanted(pipeline: str, collected: bool) -> ColumnElement[bool]:
+    of_it = _table.c.pipeline == pipeline if pipeline else true()
+    return of_it if collected else of_it & (_table.c.state != lifecycle.COLLECTED)
+
+
+class _Read:
+    """What the registry holds of jobs besides their own rows."""
+
+    def __init__(self, connection: Connection, wanted: ColumnElement[bool], now: datetime) -> None:
+        mine = select(_table.c.job_id.label("owner")).where(wanted)
+        self._newest = progress.newest_of(connection, mine)
+        self._counts = progress.counts_since(connection, mine, now - RATE_WINDOW, RATE_BATCHES)
+        going = mine.where(_table.c.state.not_in(ENDED))
+        fed = {job for job, counts in self._counts.items() if any(rows for _, rows in counts)}
+        self._watermarks = watermarks_of(connection, going, self._newest, fed, now)
+        self._drivers = Drivers(connection, mine, now)
+        self._now = now
+
+    def job(self, row: Any, ends: Ends) -> Job:
+        source, handoff = row.source_topic or "", None if row.handoff is None else vector_from_json(row.handoff)
+        last, watermark = self._newest.get(row.job_id), self._watermarks.get(row.job_id)
+        position = {**(handoff or {}), **(last.end if last else {})}
+        lag, note = _lag(position, row, ends, source)
+        return Job(
+            job_id=row.job_id,
+            state=row.state,
+            bundle=row.bundle,
+            source_topic=source,
+            output_topic=row.output_topic,
+            dead_letter_topic=row.dead_letter_topic,
+            start=vector_from_json(row.start),
+            handoff=handoff,
+            position=position,
+            lag=lag,
+            rate=None if last is None else rate(self._counts.get(row.job_id, []), self._now),
+            last_batch_at=None if last is None else last.at,
+            driver=self._drivers.of(row.job_id, row.state),
+            grace_until=row.grace_until,
+            note="; ".join(filter(None, (note, watermark.told() if watermark else ""))),
+            watermark=watermark,
+        )
 
 
 def _lag(position: Vector, row: Row[Any], ends: Ends, source: str) -> tuple[int | None, str]:
@@ -182,29 +167,12 @@ def _lag(position: Vector, row: Row[Any], ends: Ends, source: str) -> tuple[int 
     return behind(position, topic.latest), ""
 
 
-def rate(batches: Sequence[Batch], now: datetime) -> float | None:
-    """Return the records a second of the last minute, from batches, newest first; None without any.
+def rate(recent: Sequence[tuple[datetime, int]], now: datetime) -> float:
+    """Return the records a second, from when the batches of the last minute were committed and their rows.
 
-    The oldest batch in the window only says when counting began; a stream that stands still fades to 0.
+    The newest batch comes first. The oldest one only says when counting began; a stream that stands still fades to 0.
     """
-    if not batches:
-        return None
-    recent = [batch for batch in batches if now - batch.at <= RATE_WINDOW]
     if len(recent) < 2:
         return 0.0
-    seconds = (now - recent[-1].at).total_seconds()
-    return round(sum(batch.rows for batch in recent[:-1]) / seconds, 1) if seconds > 0 else 0.0
-
-
-def _committed_at(connection: Connection, topic: str, topic_id: str) -> datetime:
-    table = schema.mirror_commits
-    mine = (table.c.topic == topic) & (table.c.topic_id == topic_id)
-    query = select(table.c.at).where(mine).order_by(table.c.version.desc()).limit(1)
-    found: datetime = connection.execute(query).scalar_one()
-    return found
-
-
-def _mirrored_id(connection: Connection, topic: str) -> str | None:
-    table = schema.mirror_commits
-    query = select(table.c.topic_id).where(table.c.topic == topic).order_by(table.c.at.desc(), table.c.version.desc())
-    return connection.execute(query.limit(1)).scalar_one_or_none()
+    seconds = (now - recent[-1][0]).total_seconds()
+    return round(sum(rows for _, rows in recent[:-1]) / seconds, 1) if seconds > 0 else 0.0

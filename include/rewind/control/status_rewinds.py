@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from rewind.control import observing, rewinds, schema, step_lease, verdicts
+from rewind.control import observing, rewind_rows, rewinds, step_lease, verdicts
 from rewind.control.observing import Observed
 from rewind.control.rewinds import Rewind
+from rewind.control.status_backfill import Backfill, backfill_of
 from rewind.control.status_jobs import Job
 from rewind.control.status_steps import DONE, FAILED, RUNNING, StepView, steps_of
 from rewind.control.verdicts import Approval, Verdict
@@ -23,35 +23,6 @@ WHY = ("error", "problem", "refused", "answer")
 """Fields in which the evidence of a failed step says why."""
 FORWARD_ONLY = ("cut_over", "observe", "merge")
 """Steps after which there may be nothing to take back."""
-
-
-@dataclass(frozen=True)
-class Backfill:
-    """How far a backfill has come.
-
-    Attributes:
-        chunks_done: Chunks that are done.
-        chunks: Chunks cut so far; a further wave adds some.
-        records_done: Source records processed.
-        offsets: Offsets that all chunks span.
-        offsets_done: Offsets that the finished ones span.
-        rate: Records a second, pauses included; None before the first chunk is done.
-        seconds_left: Estimate of the time to the end of the last chunk cut; None without a rate.
-        paused: Whether it is paused.
-        records_per_second: Its limit; None without one.
-        partitions: Per partition the offsets that are done, and those that all chunks span.
-    """
-
-    chunks_done: int
-    chunks: int
-    records_done: int
-    offsets: int
-    offsets_done: int
-    rate: float | None
-    seconds_left: float | None
-    paused: bool
-    records_per_second: int | None
-    partitions: Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -101,10 +72,16 @@ def rewinds_of(
     connection: Connection, pipeline: str, jobs: Sequence[Job], recent: int, now: datetime
 ) -> tuple[RewindView, ...]:
     """Return the active rewind of a pipeline, if any, and its last ones, newest first."""
-    found = rewinds.all_of(connection, pipeline)
-    ended = [rewind for rewind in found if rewind.state != lifecycle.ACTIVE][:recent]
-    shown = [rewind for rewind in found if rewind.state == lifecycle.ACTIVE or rewind in ended]
-    return tuple(_view(connection, rewind, {job.job_id: job for job in jobs}, now) for rewind in shown)
+    return rewinds_by_pipeline(connection, {pipeline: jobs}, recent, now, pipeline).get(pipeline, ())
+
+
+def rewinds_by_pipeline(
+    connection: Connection, jobs: Mapping[str, Sequence[Job]], recent: int, now: datetime, pipeline: str = ""
+) -> dict[str, tuple[RewindView, ...]]:
+    """Return the same of one pipeline, or of all, each table read once."""
+    shown = rewind_rows.shown(connection, recent, pipeline)
+    read = _Read(connection, [rewind for found in shown.values() for rewind in found], now)
+    return {name: tuple(read.view(one, _by_id(jobs.get(name, ()))) for one in found) for name, found in shown.items()}
 
 
 def rewind_of(connection: Connection, rewind_id: str, jobs: Sequence[Job], now: datetime) -> RewindView:
@@ -113,77 +90,49 @@ def rewind_of(connection: Connection, rewind_id: str, jobs: Sequence[Job], now: 
     Raises:
         RefusedError: There is none of that id.
     """
-    return _view(connection, rewinds.read(connection, rewind_id), {job.job_id: job for job in jobs}, now)
+    found = rewinds.read(connection, rewind_id)
+    return _Read(connection, [found], now).view(found, _by_id(jobs))
 
 
-def backfill_of(connection: Connection, rewind_id: str, now: datetime) -> Backfill | None:
-    """Return how far the backfill of a rewind has come, or None before its first wave."""
-    table = schema.chunks
-    rows = connection.execute(select(table).where(table.c.rewind_id == rewind_id)).all()
-    if not rows:
-        return None
-    done = [row for row in rows if row.state == DONE]
-    offsets, offsets_done = sum(map(_span, rows)), sum(map(_span, done))
-    begun = min((row.started_at for row in rows if row.started_at is not None), default=now)
-    until = now if len(done) < len(rows) else max(row.ended_at for row in done)
-    seconds = (until - begun).total_seconds()
-    records = sum(row.rows or 0 for row in done)
-    rate = records / seconds if done and seconds > 0 else None
-    speed = offsets_done / seconds if done and seconds > 0 else 0.0
-    paused, limit = rewinds.controls(connection, rewind_id)
-    return Backfill(
-        chunks_done=len(done),
-        chunks=len(rows),
-        records_done=records,
-        offsets=offsets,
-        offsets_done=offsets_done,
-        rate=None if rate is None else round(rate, 1),
-        seconds_left=round((offsets - offsets_done) / speed, 1) if speed else None,
-        paused=paused,
-        records_per_second=limit,
-        partitions=_by_partition(rows),
-    )
+def _by_id(jobs: Sequence[Job]) -> dict[str, Job]:
+    return {job.job_id: job for job in jobs}
 
 
-def _by_partition(rows: Iterable[Any]) -> dict[int, tuple[int, int]]:
-    found: dict[int, tuple[int, int]] = {}
-    for row in rows:
-        for partition, (start, end) in row.ranges.items():
-            done, span = found.get(int(partition), (0, 0))
-            found[int(partition)] = (done + (end - start if row.state == DONE else 0), span + end - start)
-    return dict(sorted(found.items()))
+class _Read:
+    """What the registry holds of rewinds besides their own rows."""
 
+    def __init__(self, connection: Connection, found: Sequence[Rewind], now: datetime) -> None:
+        ids = [rewind.id for rewind in found]
+        self._plans = rewind_rows.plans(connection, found)
+        self._steps = steps_of(connection, {one.id: self._plans[one.plan_id].kind for one in found}, now)
+        self._chunks = rewind_rows.chunks(connection, ids)
+        self._controls = rewind_rows.controls(connection, ids)
+        self._verdicts = verdicts.newest_of(connection, ids)
+        self._observed = observing.read_all(connection, ids)
+        self._now = now
 
-def _span(row: Any) -> int:
-    return sum(end - start for start, end in row.ranges.values())
-
-
-def _view(connection: Connection, rewind: Rewind, jobs: dict[str, Job], now: datetime) -> RewindView:
-    plan = rewinds.read_plan(connection, rewind.plan_id)
-    job = jobs.get(rewind.job_id)
-    steps = steps_of(connection, rewind.id, plan, now)
-    backfill = backfill_of(connection, rewind.id, now)
-    verdict, approval = verdicts.newest(connection, rewind.id), verdicts.approval(connection, rewind.id)
-    observed = observing.read(connection, rewind.id)
-    view = RewindView(
-        id=rewind.id,
-        state=rewind.state,
-        job_id=rewind.job_id,
-        live_job_id=plan.live_job_id,
-        reason=rewind.reason,
-        created_at=rewind.created_at,
-        ended_at=rewind.ended_at,
-        plan=plan,
-        handoff=None if job is None else job.handoff,
-        steps=steps,
-        backfill=backfill,
-        verdict=verdict,
-        approval=approval,
-        observed=observed if observed.looks else None,
-        waits="",
-    )
-    waits = why_it_waits(view, job, now) if rewind.state == lifecycle.ACTIVE else ""
-    return replace(view, waits=waits)
+    def view(self, rewind: Rewind, jobs: Mapping[str, Job]) -> RewindView:
+        plan, job = self._plans[rewind.plan_id], jobs.get(rewind.job_id)
+        verdict, approval = self._verdicts.get(rewind.id, (None, None))
+        view = RewindView(
+            id=rewind.id,
+            state=rewind.state,
+            job_id=rewind.job_id,
+            live_job_id=plan.live_job_id,
+            reason=rewind.reason,
+            created_at=rewind.created_at,
+            ended_at=rewind.ended_at,
+            plan=plan,
+            handoff=None if job is None else job.handoff,
+            steps=self._steps[rewind.id],
+            backfill=backfill_of(self._chunks[rewind.id], self._controls.get(rewind.id, (False, None)), self._now),
+            verdict=verdict,
+            approval=approval,
+            observed=self._observed.get(rewind.id),
+            waits="",
+        )
+        waits = why_it_waits(view, job, self._now) if rewind.state == lifecycle.ACTIVE else ""
+        return replace(view, waits=waits)
 
 
 def why_it_waits(view: RewindView, job: Job | None, now: datetime) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import rewinds, step_lease
+from rewind.control import rewind_rows, step_lease
 from rewind.control.rewinds import Step
 from rewind.core import lifecycle
-from rewind.core.plan import REPAIR, Plan
+from rewind.core.plan import REPAIR
 
 PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 
@@ -40,14 +40,27 @@ class StepView:
     driver: str = ""
 
 
-def steps_of(connection: Connection, rewind_id: str, plan: Plan, now: datetime) -> tuple[StepView, ...]:
-    """Return the steps of a rewind in their order, each by its newest attempt."""
-    steps = _steps(rewinds.steps_of(connection, rewind_id), plan, now)
-    return tuple(replace(step, driver=step_lease.seen(connection, rewind_id, step.name)) for step in steps)
+def steps_of(connection: Connection, kinds: Mapping[str, str], now: datetime) -> dict[str, tuple[StepView, ...]]:
+    """Return the steps of rewinds in their order, each by its newest attempt, by rewind.
+
+    Args:
+        connection: To the registry.
+        kinds: The rewinds with the kinds of their plans.
+        now: The instant that times are counted to, UTC without zone.
+    """
+    ids, names = list(kinds), {*lifecycle.STEPS, *lifecycle.REPAIR_STEPS}
+    made = rewind_rows.attempts(connection, ids)
+    names |= {attempt.step for attempts in made.values() for attempt in attempts}
+    drivers = step_lease.seen(connection, ids, names)
+    views = {rewind_id: _steps(made.get(rewind_id, ()), kind, now) for rewind_id, kind in kinds.items()}
+    return {
+        rewind_id: tuple(replace(step, driver=drivers.get((rewind_id, step.name), "")) for step in steps)
+        for rewind_id, steps in views.items()
+    }
 
 
-def _steps(attempts: Sequence[Step], plan: Plan, now: datetime) -> tuple[StepView, ...]:
-    order = lifecycle.REPAIR_STEPS if plan.kind == REPAIR else lifecycle.STEPS
+def _steps(attempts: Sequence[Step], kind: str, now: datetime) -> tuple[StepView, ...]:
+    order = lifecycle.REPAIR_STEPS if kind == REPAIR else lifecycle.STEPS
     newest = {a.step: a for a in sorted(attempts, key=lambda a: a.attempt)}
     others = [name for name in newest if name not in order]
     return tuple(_step(name, newest.get(name), now) for name in (*order, *others))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select
 
 from rewind.control import progress
 from rewind.core.times import format_instant
+from rewind.core.world import Batch
 
+FED = "Records come in, but none of later event time: mend the producers' clocks, or what logic.py takes as event time"
+SILENT = "No records come in: look at the producers; one record of the present time in each partition closes the rest"
 STILL = timedelta(minutes=1)
 """A watermark that has not risen for longer is told to be stuck."""
 
@@ -22,11 +27,13 @@ class Watermark:
         at: The watermark, UTC.
         since: When the batch that raised it so far was committed, UTC.
         stuck: Whether that is so long ago that open results wait: only a record of later event time closes them.
+        fed: Whether records came in during the last minute nevertheless.
     """
 
     at: datetime
     since: datetime
     stuck: bool
+    fed: bool = False
 
     def told(self) -> str:
         """Return one sentence while it stands still; empty while it moves."""
@@ -35,21 +42,29 @@ class Watermark:
         since = format_instant(self.since.replace(tzinfo=UTC))
         return (
             f"watermark stuck since {since} at {format_instant(self.at)}: what ends later stays open until a record of "
-            "later event time comes"
+            f"later event time comes. {FED if self.fed else SILENT}"
         )
 
 
-def watermark_of(connection: Connection, job_id: str, now: datetime) -> Watermark | None:
-    """Return the watermark of a job, or None when it has none: it keeps no state, or has not read a record yet.
+def watermarks_of(
+    connection: Connection, jobs: Select[Any], newest: Mapping[str, Batch], fed: Collection[str], now: datetime
+) -> dict[str, Watermark]:
+    """Return the watermarks of jobs, by job; those that keep no state, or have not read a record yet, have none.
 
     Args:
         connection: To the registry.
-        job_id: The job.
+        jobs: A query that names the jobs.
+        newest: The last batch of each job.
+        fed: The jobs that have read records in the last minute.
         now: The instant that ages are counted to, UTC without zone as the registry stores it.
     """
-    newest = progress.newest(connection, job_id)
-    if newest is None or not newest.closing_watermark:
-        return None
-    reached = newest.closing_watermark
-    raised = progress.first_where(connection, job_id, lambda batch: batch.closing_watermark >= reached) or newest
-    return Watermark(datetime.fromtimestamp(reached / 1000, UTC), raised.at, now - raised.at > STILL)
+    raised = progress.closing_since(connection, jobs)
+    return {
+        job: Watermark(
+            at=datetime.fromtimestamp(newest[job].closing_watermark / 1000, UTC),
+            since=since,
+            stuck=now - since > STILL,
+            fed=job in fed,
+        )
+        for job, since in raised.items()
+    }

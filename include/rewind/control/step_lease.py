@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, literal, select, true, union_all
 
 from rewind.control import leases, processes, rewinds, schema
 from rewind.control.database import transaction
@@ -25,6 +26,8 @@ ENDED = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR"})
 """States in which a standalone cluster has no process of a driver; UNKNOWN is none of them."""
 STARTED, REPLACED, REATTACHED = "started", "replaced", "re-attached"
 ORPHAN = "orphan driver"
+
+_FACT = "driver."
 
 StateOf = Callable[[str], str | None]
 """Asks a cluster for the state of a driver; None when it does not answer."""
@@ -136,15 +139,27 @@ def refuse_living(settings: Settings, rewind_id: str, state_of: StateOf) -> None
             _refuse_living(lease.owner, lease.holder, state_of)
 
 
-def seen(connection: Connection, rewind_id: str, step: str) -> str:
-    """Return whether a step's newest driver was re-attached, replaced or is an orphan; empty when it is none."""
-    owner = f"{rewind_id}.{step}"
-    lease = leases.read(connection, owner)
-    if lease is None:
-        return ""
-    if lease.holder is not None and _watched_by_nobody(lease.holder):
-        return f"{ORPHAN} {lease.holder.driver}".strip()
-    return str(rewinds.fact(connection, rewind_id, _fact(owner, lease.token)) or "")
+def seen(connection: Connection, rewind_ids: Sequence[str], steps: Collection[str]) -> dict[tuple[str, str], str]:
+    """Return the newest drivers of steps that were re-attached, replaced or are orphans, by rewind and step."""
+    facts = schema.facts
+    told = facts.c.rewind_id.in_(rewind_ids) & facts.c.name.startswith(_FACT)
+    how = {(row.rewind_id, row.name): str(row.value) for row in connection.execute(select(facts).where(told))}
+    found = {}
+    for lease in leases.read_all(connection, _owners(rewind_ids, steps)).values():
+        rewind_id, _, step = lease.owner.rpartition(".")
+        if lease.holder is not None and _watched_by_nobody(lease.holder):
+            found[rewind_id, step] = f"{ORPHAN} {lease.holder.driver}".strip()
+        elif (fact := (rewind_id, _fact(lease.owner, lease.token))) in how:
+            found[rewind_id, step] = how[fact]
+    return found
+
+
+def _owners(rewind_ids: Sequence[str], steps: Collection[str]) -> Any:
+    """Return the query that names the submits of steps: so many names are no parameters of a query."""
+    table = schema.rewinds
+    each = union_all(*[select(literal(step).label("step")) for step in steps]).subquery()
+    names = select(table.c.id + "." + each.c.step).select_from(table.join(each, true()))
+    return names.where(table.c.id.in_(rewind_ids))
 
 
 def _settled(claim: Claim, left: Holder, state_of: StateOf) -> str:
@@ -229,4 +244,4 @@ def _noted(settings: Settings, hold: Hold, holder: Holder) -> Hold:
 
 
 def _fact(owner: str, token: int) -> str:
-    return f"driver.{owner.rpartition('.')[2]}.{token}"
+    return f"{_FACT}{owner.rpartition('.')[2]}.{token}"

@@ -63,6 +63,16 @@ def all_of(connection: Connection) -> list[Stream]:
     return [Stream(**row._mapping) for row in connection.execute(select(_table).order_by(_table.c.owner))]
 
 
+def read_all(connection: Connection, owners: Any) -> list[Stream]:
+    """Return the streams of owners, given as a list or as a query of names."""
+    return [Stream(**row._mapping) for row in connection.execute(select(_table).where(_table.c.owner.in_(owners)))]
+
+
+def owners_of(connection: Connection, kind: str) -> list[str]:
+    """Return the owners of all streams of a kind."""
+    return list(connection.execute(select(_table.c.owner).where(_table.c.kind == kind)).scalars())
+
+
 def wish(connection: Connection, owner: str, kind: str, wanted: str) -> None:
     """Wish that a stream runs or drains; a wish to run lifts a quarantine."""
     values: dict[str, Any] = {"wish": wanted}

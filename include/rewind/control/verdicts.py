@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from rewind.control import rewinds, schema
 from rewind.control.database import now, vector_from_json, vector_to_json
@@ -76,8 +76,20 @@ def newest(connection: Connection, rewind_id: str) -> Verdict | None:
     table = schema.verdicts
     query = select(table).where(table.c.rewind_id == rewind_id).order_by(table.c.attempt.desc()).limit(1)
     row = connection.execute(query).one_or_none()
-    if row is None:
-        return None
+    return None if row is None else _verdict(row)
+
+
+def newest_of(connection: Connection, rewind_ids: Sequence[str]) -> dict[str, tuple[Verdict, Approval | None]]:
+    """Return the verdicts of the newest attempts with the answers to them, by rewind."""
+    table, given = schema.verdicts, schema.approvals
+    mine = select(table).where(table.c.rewind_id.in_(rewind_ids)).order_by(table.c.attempt)
+    found = {row.rewind_id: _verdict(row) for row in connection.execute(mine)}
+    rows = connection.execute(select(given).where(given.c.rewind_id.in_(rewind_ids)))
+    answers = {(r.rewind_id, r.attempt): Approval(r.attempt, r.answer, r.person, r.reason) for r in rows}
+    return {rewind_id: (made, answers.get((rewind_id, made.attempt))) for rewind_id, made in found.items()}
+
+
+def _verdict(row: Row[Any]) -> Verdict:
     floor, ceiling = vector_from_json(row.floor), vector_from_json(row.ceiling)
     return Verdict(
         row.attempt, row.backfill_attempt, row.verdict, floor, ceiling, row.counts, row.sample, row.reason, row.at

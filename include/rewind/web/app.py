@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 from rewind.control import evidence, generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
-from rewind.web import files, generation_page, history, offers, overview, read_only, rewind_page
+from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.state import State
-from rewind.web.wire import encoded
+from rewind.web.wire import Kept, encoded
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -83,17 +83,18 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_views(app: FastAPI, state: State, access: Access) -> None:
-    asks = Depends(access.reader)
+    asks, kept = Depends(access.reader), Kept()
 
     @app.get("/api/overview")
     def of_all(request: Request) -> Response:
-        return _json(request, overview.overview(state.look()))
+        found = state.look()
+        return _sent(request, *kept.encoded(found, lambda: overview.overview(found)))
 
     @app.get("/api/history")
     def of_the_past(request: Request) -> Response:
         found = state.look()
         with snapshot(state.settings().registry_url) as connection:
-            return _json(request, history.history(connection, found))
+            return _json(request, history.history(state.settings(), connection, found))
 
     @app.get("/api/rewinds/{rewind_id}")
     def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
@@ -111,6 +112,12 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
         with snapshot(settings.registry_url) as connection:
             found = state.look(generations.read(connection, job_id).pipeline)
             return _json(request, generation_page.generation_page(settings, connection, found, job_id))
+
+    @app.get("/api/compare/{one}/{other}")
+    def of_two(request: Request, one: str, other: str) -> Response:
+        settings = state.settings()
+        with snapshot(settings.registry_url) as connection:
+            return _json(request, compare_page.compare_page(settings, connection, state, (one, other)))
 
     @app.get("/api/run")
     def of_a_run(request: Request, dag_id: str, run_id: str) -> Response:
@@ -159,7 +166,10 @@ def _seen(state: State, rewind_id: str) -> Any:
 
 
 def _json(request: Request, body: Mapping[str, Any]) -> Response:
-    content, tag = encoded(body)
+    return _sent(request, *encoded(body))
+
+
+def _sent(request: Request, content: bytes, tag: str) -> Response:
     headers = {**HEADERS, "ETag": tag}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)

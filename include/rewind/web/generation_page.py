@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from rewind.control import bundle, generations, manifest, progress, rewinds, supervise
 from rewind.control.status import Status
+from rewind.control.throughput import throughput
 from rewind.core.differences import Difference, Version, differences
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.settings import Settings
@@ -39,6 +40,7 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
         "differences": [] if live is None else _differences(settings, live, shown, code),
         "manifest": manifest.read(connection, job_id),
         "batches": progress.recent(connection, job_id, BATCHES),
+        "throughput": throughput(connection, job_id),
         "deletions": manifest.ledger(connection, job_id),
         "rewinds": [r for r in rewinds.all_of(connection, shown.pipeline) if r.job_id == job_id],
         "logs": {job_id: files.listed(files.logs_folder(settings, job_id))},

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from rewind.control import rewinds, schema, verdicts
+from rewind.control import rewind_rows, verdicts
 from rewind.control.rewinds import Rewind
 from rewind.control.status import Status
+from rewind.control.verdicts import Approval, Verdict
+from rewind.core.settings import Settings
+from rewind.web import files
 from rewind.web.wire import wire
 
 NEWEST = 500
 
 
-def history(connection: Connection, found: Status) -> dict[str, Any]:
-    """Return the newest rewinds, newest first, with what was judged and answered."""
-    table = schema.rewinds
-    query = select(table.c.id).order_by(table.c.created_at.desc(), table.c.id).limit(NEWEST)
-    ids = connection.execute(query).scalars().all()
-    lines = [_line(connection, rewinds.read(connection, rewind_id)) for rewind_id in ids]
+def history(settings: Settings, connection: Connection, found: Status) -> dict[str, Any]:
+    """Return the newest rewinds, newest first, with what was judged and answered, and how much evidence there is."""
+    newest = rewind_rows.newest(connection, NEWEST)
+    judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
+    lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
     return dict(wire({"at": found.at, "problems": found.problems, "rewinds": lines, "newest": NEWEST}))
 
 
-def _line(connection: Connection, rewind: Rewind) -> dict[str, Any]:
-    verdict, approval = verdicts.newest(connection, rewind.id), verdicts.approval(connection, rewind.id)
+def _line(settings: Settings, rewind: Rewind, verdict: Verdict | None, approval: Approval | None) -> dict[str, Any]:
     return {
         "rewind": rewind,
         "verdict": "" if verdict is None else verdict.verdict,
         "counts": {} if verdict is None else verdict.counts,
+        "evidence": len(files.listed(files.evidence_folder(settings, rewind.id))),
         "answer": "" if approval is None else f"{approval.answer} by {approval.person}",
     }

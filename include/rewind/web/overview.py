@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rewind.control.status import PipelineView, Status
-from rewind.control.status_jobs import Job, Mirror
+from rewind.control.status_jobs import Job
+from rewind.control.status_mirrors import Mirror
 from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import DONE
 from rewind.core import lifecycle
@@ -51,7 +52,8 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
             f"the driver of {live.job_id} is {live.driver.state}: {live.driver.last_failure or 'no failure is known'}"
         )
     if active is None:
-        return f"{live.job_id} is live"
+        stuck = live.watermark.told() if live.watermark else ""
+        return f"{live.job_id} is live" + (f"; {stuck}" if stuck else "")
     return active.waits or f"{active.id} is at {step_of(active)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rewind.control.status import plain
@@ -25,6 +25,21 @@ def encoded(body: Mapping[str, Any]) -> tuple[bytes, str]:
     still = _ageless({key: item for key, item in body.items() if key != CLOCK})
     tag = hashlib.sha256(json.dumps(still).encode()).hexdigest()[:16]
     return json.dumps(body, separators=(",", ":")).encode(), f'"{tag}"'
+
+
+class Kept:
+    """What was last encoded, for all who ask for the same."""
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._last: tuple[object, tuple[bytes, str]] | None = None
+
+    def encoded(self, source: object, body: Callable[[], Mapping[str, Any]]) -> tuple[bytes, str]:
+        """Return the body that is made from a source as `encoded` does, made once as long as the source is the same."""
+        last = self._last
+        if last is None or last[0] is not source:
+            last = self._last = (source, encoded(body()))
+        return last[1]
 
 
 def _exact(value: Any) -> Any:

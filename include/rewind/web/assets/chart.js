@@ -34,5 +34,29 @@ export function lagChart(race) {
   );
 }
 
+/** Records a second over time. */
+export function rateChart(found) {
+  const points = found.map((point) => [Date.parse(point.at), Number(point.rate)]);
+  if (points.length < 2) return h("p", { class: "quiet", key: "rate" }, "Too few batches are recorded for a line.");
+  const first = points[0][0], last = Math.max(points[points.length - 1][0], first + 1000);
+  const highest = Math.max(...points.map(([, rate]) => rate), 1);
+  const x = (at) => LEFT + ((at - first) / (last - first)) * (WIDTH - LEFT - RIGHT);
+  const y = (rate) => HEIGHT - BOTTOM - (rate / highest) * (HEIGHT - TOP - BOTTOM);
+  const newest = points[points.length - 1];
+  const words = `Throughput: ${whole(newest[1])} records/s at last, ${whole(highest)} at most, from ${clock(first)} to ${clock(last)}.`;
+  return h("figure", { key: "rate" },
+    h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words },
+      h("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(0), y2: y(0) }),
+      h("text", { x: LEFT - 6, y: y(highest) + 4, "text-anchor": "end" }, `${short(highest)}/s`),
+      h("text", { x: LEFT - 6, y: y(0) + 4, "text-anchor": "end" }, "0"),
+      h("polyline", { class: "lag", points: points.map(([at, rate]) => `${x(at).toFixed(1)},${y(rate).toFixed(1)}`).join(" ") }),
+      h("circle", { class: "now", cx: x(newest[0]), cy: y(newest[1]), r: 3 }),
+      h("text", { x: LEFT, y: HEIGHT - 6 }, clock(first)),
+      h("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, clock(last)),
+    ),
+    h("figcaption", {}, words),
+  );
+}
+
 const clock = (at) => `${new Date(at).toISOString().slice(11, 19)}Z`;
 const short = (number) => Number(number).toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });

@@ -1,5 +1,6 @@
 // One generation: what is frozen, what it owns, and what it did.
 import { h } from "./dom.js";
+import { rateChart } from "./chart.js";
 import { openable } from "./files.js";
 import { badge, behind, facts, instant, link, rate, section, table, vector, whole } from "./format.js";
 
@@ -20,6 +21,7 @@ export function page(body, id) {
     ),
     body.live !== id && section("Differs from live", table("What differs", ["what", "live", "this"], body.differences.map((d) => [d.what, h("code", {}, d.what), d.live || "absent", d.candidate || "absent"]), "nothing")),
     section("Manifest", table("What it owns", ["name", "kind", "id", "state"], body.manifest.map((e) => [`${e.kind} ${e.name}`, e.name, e.kind, e.resource_id ?? "", badge(e.state)]))),
+    section("Throughput", rateChart(body.throughput)),
     section("Batches", table("Newest batches", ["batch", "records", "up to", "committed"], body.batches.map((b) => [b.batch, whole(b.batch), whole(b.rows), vector(b.end), instant(b.at)]))),
     section("Frozen", h("pre", { tabindex: "0", "aria-label": "Frozen configuration" }, JSON.stringify(body.frozen, null, 1)), table("Code", ["file", "sha256"], Object.entries(body.files).map(([name, hash]) => [name, name, h("code", {}, hash.slice(0, 12))]))),
     section("History", table("Its rewinds", ["rewind", "state", "since", "reason"], body.rewinds.map((r) => [r.id, link("rewind", r.id), badge(r.state), instant(r.created_at), r.reason])),

@@ -1,4 +1,4 @@
-// All rewinds, searchable.
+// All rewinds, searchable; two of them can be compared.
 import { h } from "./dom.js";
 import { badge, instant, link, table, whole } from "./format.js";
 
@@ -6,6 +6,7 @@ export const path = () => "api/history";
 export const title = () => "History";
 
 let wanted = "";
+let chosen = [];
 
 export function page(body, _id, _done, again) {
   const found = body.rewinds.filter((line) => words(line).includes(wanted));
@@ -13,13 +14,22 @@ export function page(body, _id, _done, again) {
     wanted = event.target.value.trim().toLowerCase();
     again();
   };
+  const choose = (id) => (event) => {
+    // The two that were chosen last.
+    chosen = [...chosen.filter((one) => one !== id), ...(event.target.checked ? [id] : [])].slice(-2);
+    for (const box of document.querySelectorAll("main input[type=checkbox]")) box.checked = chosen.includes(box.name);
+    again();
+  };
   return [
     h("h1", {}, "History"),
     h("label", { class: "search", key: "search" }, "Search", h("input", { type: "search", placeholder: "pipeline, job, state, reason, person", on: { input: search } })),
     h("p", { role: "status", key: "found" }, `${found.length} of ${body.rewinds.length} rewinds${body.rewinds.length === body.newest ? ", the newest ones" : ""}`),
-    table("Rewinds", ["rewind", "pipeline", "makes", "state", "verdict", "answer", "since", "reason"], found.map((line) => [line.rewind.id, link("rewind", line.rewind.id), line.rewind.pipeline, link("generation", line.rewind.job_id), badge(line.rewind.state), verdict(line), line.answer, instant(line.rewind.created_at), line.rewind.reason])),
+    h("p", { key: "compare" }, chosen.length === 2 ? link("compare", chosen.join("~"), `Compare ${chosen[0]} and ${chosen[1]}`) : h("span", { class: "quiet" }, "Choose two rewinds to compare them.")),
+    table("Rewinds", ["rewind", "compare", "pipeline", "makes", "state", "verdict", "answer", "evidence", "since", "reason"], found.map((line) => [line.rewind.id, link("rewind", line.rewind.id), box(line.rewind.id, choose), line.rewind.pipeline, link("generation", line.rewind.job_id), badge(line.rewind.state), verdict(line), line.answer, line.evidence ? link("rewind", line.rewind.id, files(line.evidence)) : "none", instant(line.rewind.created_at), line.rewind.reason])),
   ];
 }
 
+const box = (id, choose) => h("input", { type: "checkbox", name: id, "aria-label": `Compare ${id}`, on: { change: choose(id) } });
+const files = (count) => `${whole(count)} file${count === 1 ? "" : "s"}`;
 const verdict = (line) => line.verdict && [badge(line.verdict), ` ${Object.entries(line.counts).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`];
 const words = (line) => [line.rewind.id, line.rewind.pipeline, line.rewind.job_id, line.rewind.state, line.rewind.reason, line.verdict, line.answer].join(" ").toLowerCase();

@@ -1,12 +1,13 @@
 // Which page is shown, and what keeps it up to date.
 import { get, poll, serverNow } from "./api.js";
 import { h, patch } from "./dom.js";
+import * as compare from "./compare.js";
 import * as generation from "./generation.js";
 import * as history from "./history.js";
 import * as overview from "./overview.js";
 import * as rewind from "./rewind.js";
 
-const PAGES = { overview, rewind, generation, history };
+const PAGES = { overview, rewind, generation, history, compare };
 const place = (id) => document.getElementById(id);
 const content = place("content");
 let current = null;

@@ -1,0 +1,70 @@
+"""The part of the view that shows mirrors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from rewind.control import mirror_sums, streams
+from rewind.control.mirror_sums import Sum
+from rewind.control.status_drivers import Driver, Drivers
+from rewind.control.status_jobs import Ends
+from rewind.core import names
+from rewind.core.offsets import Vector, behind
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The mirror of a topic.
+
+    Attributes:
+        topic: The topic.
+        version: Newest version of its table; None before the first commit.
+        records: Records it holds.
+        position: Its committed source position.
+        lag: Offsets between position and Kafka's end; None when that is unknown.
+        committed_at: When it last committed, UTC.
+        age_seconds: How long ago that was.
+        driver: Its driver.
+    """
+
+    topic: str
+    version: int | None
+    records: int
+    position: Vector
+    lag: int | None
+    committed_at: datetime | None
+    age_seconds: float | None
+    driver: Driver
+
+
+def mirrors_of(connection: Connection, ends: Ends, now: datetime, url: str) -> tuple[Mirror, ...]:
+    """Return all mirrors as far as they have come, by topic.
+
+    Args:
+        connection: To the registry.
+        ends: Kafka's.
+        now: The instant that ages are counted to, UTC without zone.
+        url: Of the registry, under which what its commits sum up to is kept.
+    """
+    held, prefix = mirror_sums.newest(connection, url), names.mirror_owner("")
+    wished = [owner.removeprefix(prefix) for owner in streams.owners_of(connection, streams.MIRROR)]
+    topics = sorted({*held, *wished})
+    drivers = Drivers(connection, [names.mirror_owner(topic) for topic in topics], now)
+    made = [Mirror(topic, None, 0, {}, None, None, None, drivers.of(names.mirror_owner(topic), "")) for topic in topics]
+    return tuple(_filled(mirror, held[mirror.topic], ends, now) if mirror.topic in held else mirror for mirror in made)
+
+
+def _filled(empty: Mirror, held: Sum, ends: Ends, now: datetime) -> Mirror:
+    found = ends.topic(held.topic)
+    return replace(
+        empty,
+        version=held.version,
+        records=held.records,
+        position=held.position,
+        lag=behind(held.position, found.latest) if found is not None and found.id == held.topic_id else None,
+        committed_at=held.at,
+        age_seconds=(now - held.at).total_seconds(),
+    )

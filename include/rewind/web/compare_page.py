@@ -1,0 +1,63 @@
+"""Two rewinds side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from rewind.control import rewinds
+from rewind.control.status_rewinds import RewindView, rewind_of
+from rewind.core.settings import Settings
+from rewind.web import files
+from rewind.web.state import State
+from rewind.web.wire import wire
+
+
+def compare_page(settings: Settings, connection: Connection, state: State, ids: Sequence[str]) -> dict[str, Any]:
+    """Return what the page that compares rewinds shows.
+
+    Raises:
+        RefusedError: There is none of one of the ids.
+    """
+    pipelines = [rewinds.read(connection, rewind_id).pipeline for rewind_id in ids]
+    found = [state.look(name) for name in pipelines]
+    jobs = [look.pipeline(name).jobs for look, name in zip(found, pipelines, strict=True)]
+    views = [
+        rewind_of(connection, rewind_id, mine, look.at) for rewind_id, mine, look in zip(ids, jobs, found, strict=True)
+    ]
+    body = {
+        "at": found[0].at,
+        "problems": found[0].problems,
+        "rewinds": [{"id": view.id, "pipeline": name} for view, name in zip(views, pipelines, strict=True)],
+        "lines": _lines(views),
+        "evidence": {view.id: files.listed(files.evidence_folder(settings, view.id)) for view in views},
+    }
+    return dict(wire(body))
+
+
+def _lines(views: Sequence[RewindView]) -> list[dict[str, Any]]:
+    """Return what is compared, a line each: its section, its name, and one value for each rewind; None for none."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for place, view in enumerate(views):
+        for section, name, value in _facts(view):
+            found.setdefault((section, name), [None] * len(views))[place] = value
+    return [{"section": section, "name": name, "values": values} for (section, name), values in found.items()]
+
+
+def _facts(view: RewindView) -> list[tuple[str, str, Any]]:
+    plan, verdict = view.plan, view.verdict
+    names = ("kind", "job_id", "live_job_id", "start", "end", "records", "bytes", "chunks", "mirror_version", "bundle")
+    found = [("rewind", name, getattr(view, name)) for name in ("state", "reason", "created_at", "ended_at", "handoff")]
+    found += [("plan", name, getattr(plan, name)) for name in names]
+    found += [("config", name, value) for name, value in plan.config.items()]
+    found += [("changed", change.what, f"{change.live} → {change.candidate}") for change in plan.differences]
+    found += [("seconds", step.name, step.seconds) for step in view.steps]
+    found += [("CPU seconds", step.name, step.cpu_seconds) for step in view.steps if step.cpu_seconds is not None]
+    if verdict is not None:
+        found += [("verdict", name, getattr(verdict, name)) for name in ("verdict", "reason", "floor", "ceiling")]
+        found += [("rows", name, count) for name, count in verdict.counts.items()]
+    if view.approval is not None:
+        found.append(("verdict", "answer", f"{view.approval.answer} by {view.approval.person}"))
+    return found

@@ -1,0 +1,167 @@
+"""When the page looks anew: what stands still is not read again, and what moves is seen."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine, insert, update
+
+from rewind.control import changes, database, generations, leases, rewinds, schema, streams
+from rewind.control.database import transaction
+from rewind.web.state import FRESH_SECONDS, LONGEST_SECONDS, STILL_SECONDS, State
+from rewind.web.wire import Kept
+from tests import page_states
+from tests.page_states import LIVE, Ends
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def settings(make_settings, tmp_path):
+    made = make_settings(REWIND_PIPELINES=str(tmp_path / "declared"))
+    page_states.declare(made)
+    page_states.seed(made, "backfilling")
+    return made
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def state(settings, clock):
+    return State(lambda: settings, lambda _: Ends(), clock, lambda: 0.0)
+
+
+def test_one_look_serves_all_for_some_seconds(settings, state, clock):
+    first = state.look()
+    clock.now += FRESH_SECONDS
+    with transaction(settings.registry_url) as connection:
+        rewinds.fix(connection, page_states.REWIND_ID, "x", 1)
+    assert state.look() is first
+    clock.now += 0.1
+    assert state.look() is not first
+
+
+def test_what_stands_still_is_not_read_again_for_longer(state, clock):
+    first = state.look()
+    for _ in range(3):
+        clock.now += FRESH_SECONDS + 0.1
+        assert state.look() is first
+    clock.now = 1_000.0 + STILL_SECONDS + 0.1
+    assert state.look() is not first
+
+
+@pytest.mark.parametrize(("cost", "serves"), [(0.01, FRESH_SECONDS), (0.07, 7.0), (3.0, LONGEST_SECONDS)])
+def test_a_costly_look_serves_longer_but_not_for_long(settings, clock, cost, serves):
+    spent = iter([0.0, cost, 0.0, cost])
+    state = State(lambda: settings, lambda _: Ends(), clock, lambda: next(spent))
+    first = state.look()
+    with transaction(settings.registry_url) as connection:
+        rewinds.fix(connection, page_states.REWIND_ID, "x", 1)
+    clock.now += serves - 0.01
+    assert state.look() is first
+    clock.now += 0.02
+    assert state.look() is not first
+
+
+def test_an_action_makes_the_next_look_a_new_one(state):
+    first = state.look()
+    state.forget()
+    assert state.look() is not first
+
+
+def test_another_registry_of_the_same_number_is_another(state, settings, clock, monkeypatch, make_settings, tmp_path):
+    first = state.look()
+    other = make_settings(REWIND_HOME=str(tmp_path / "other"), REWIND_PIPELINES=str(tmp_path / "declared"))
+    page_states.seed(other, "backfilling")
+    assert changes.number(other.registry_url) == changes.number(settings.registry_url)
+    monkeypatch.setattr(state, "_settings", lambda: other)
+    clock.now += FRESH_SECONDS + 0.1
+    assert state.look() is not first
+
+
+def values(table):
+    """Return a row of a table: what does not matter is filled in."""
+    kinds = {"INTEGER": 7, "BIGINT": 7, "FLOAT": 1.0, "DATETIME": database.now(), "JSON": {}}
+    return {c.name: kinds.get(str(c.type).partition("(")[0], "x") for c in table.c}
+
+
+WATCHED = sorted(
+    {t.name for t in schema.metadata.sorted_tables}
+    - {"protocol", "changes", "plans", "mirror_deletions", "announcements", "consumer_moves", "shared_outputs"}
+    - {"publications", "deaths"}
+)
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_each_change_of_what_is_shown_is_counted(make_settings, name):
+    url = make_settings().registry_url
+    database.upgrade(url)
+    table = schema.metadata.tables[name]
+    for statement in (insert(table).values(values(table)), update(table).values(values(table)), table.delete()):
+        before = changes.number(url)
+        # Without this product's own settings: another release, or a person with a client.
+        with create_engine(url).begin() as connection:
+            connection.execute(statement)
+        assert changes.number(url) == before + 1, statement
+
+
+def test_what_is_rolled_back_is_not_counted(settings):
+    before = changes.number(settings.registry_url)
+    with database.engine(settings.registry_url).connect() as connection:
+        streams.wish(connection, LIVE, streams.GENERATION, streams.DRAIN)
+        connection.rollback()
+    assert changes.number(settings.registry_url) == before
+
+
+def test_a_lease_that_is_renewed_changes_nothing(settings):
+    with transaction(settings.registry_url) as connection:
+        token = leases.take(connection, LIVE, leases.this_driver())
+    before = changes.number(settings.registry_url)
+    with transaction(settings.registry_url) as connection:
+        leases.renew(connection, LIVE, token)
+    assert changes.number(settings.registry_url) == before
+    with transaction(settings.registry_url) as connection:
+        leases.give_back(connection, LIVE, token)
+    assert changes.number(settings.registry_url) == before + 1
+
+
+def test_a_registry_that_does_not_count_is_read_each_time(settings, state, clock):
+    with database.engine(settings.registry_url).begin() as connection:
+        connection.exec_driver_sql("DELETE FROM changes")
+    assert changes.number(settings.registry_url) is None
+    first = state.look()
+    clock.now += FRESH_SECONDS + 0.1
+    assert state.look() is not first
+
+
+def test_no_registry_has_no_number(make_settings):
+    assert changes.number(make_settings().registry_url) is None
+
+
+def test_what_was_encoded_serves_all_who_ask_for_the_same():
+    kept, made = Kept(), []
+
+    def body():
+        made.append(1)
+        return {"n": len(made)}
+
+    source, other = object(), object()
+    assert kept.encoded(source, body) == kept.encoded(source, body)
+    assert kept.encoded(other, body)[0] == b'{"n":2}'
+    assert len(made) == 2
+
+
+def test_a_switch_is_seen(settings, state, clock):
+    assert state.look().pipeline("visits").jobs[0].state == "live"
+    with transaction(settings.registry_url) as connection:
+        generations.set_grace(connection, LIVE, database.now())
+    clock.now += FRESH_SECONDS + 0.1
+    assert state.look().pipeline("visits").jobs[0].grace_until is not None
