@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import pipelines, schema, streams
+from rewind.control import mirror_log, pipelines, schema, streams
 from rewind.control.database import now as registry_now
 from rewind.control.pipelines import Broken
 from rewind.control.snapshot import snapshot
@@ -164,7 +164,7 @@ def _deployed_names(connection: Connection) -> list[str]:
 
 
 def _mirrored(connection: Connection) -> list[str]:
-    committed = connection.execute(select(schema.mirror_commits.c.topic).distinct()).scalars()
+    committed = mirror_log.topics(connection)
     wished = (
         s.owner.removeprefix(names.mirror_owner("")) for s in streams.all_of(connection) if s.kind == streams.MIRROR
     )

@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from rewind.control import mirror_log, progress, schema
+from rewind.control import mirror_log, progress, proof_log, schema
 from rewind.control.database import vector_from_json
+from rewind.control.proof_log import Proven
 from rewind.control.status_drivers import ENDED, Driver, driver_of
 from rewind.control.status_watermark import Watermark, watermark_of
 from rewind.core import lifecycle, names
@@ -76,6 +77,7 @@ class Mirror:
         committed_at: When it last committed, UTC.
         age_seconds: How long ago that was.
         driver: Its driver.
+        proof: The newest proof of it; None before the first.
     """
 
     topic: str
@@ -86,6 +88,7 @@ class Mirror:
     committed_at: datetime | None
     age_seconds: float | None
     driver: Driver
+    proof: Proven | None = None
 
 
 class Ends:
@@ -130,7 +133,7 @@ def mirror_of(connection: Connection, topic: str, ends: Ends, now: datetime) -> 
     """Return the mirror of a topic, as far as it has come."""
     owner = names.mirror_owner(topic)
     driver = driver_of(connection, owner, "", now)
-    topic_id = _mirrored_id(connection, topic)
+    topic_id = mirror_log.newest_id(connection, topic)
     if topic_id is None:
         return Mirror(topic, None, 0, {}, None, None, None, driver)
     made = mirror_log.commits(connection, topic, topic_id)
@@ -141,7 +144,8 @@ def mirror_of(connection: Connection, topic: str, ends: Ends, now: datetime) -> 
     at = _committed_at(connection, topic, topic_id)
     found = ends.topic(topic)
     lag = behind(position, found.latest) if found is not None and found.id == topic_id else None
-    return Mirror(topic, made[-1].version, records, position, lag, at, (now - at).total_seconds(), driver)
+    proof = proof_log.newest(connection, topic, topic_id)
+    return Mirror(topic, made[-1].version, records, position, lag, at, (now - at).total_seconds(), driver, proof)
 
 
 def _job(connection: Connection, row: Row[Any], ends: Ends, now: datetime) -> Job:
@@ -202,9 +206,3 @@ def _committed_at(connection: Connection, topic: str, topic_id: str) -> datetime
     query = select(table.c.at).where(mine).order_by(table.c.version.desc()).limit(1)
     found: datetime = connection.execute(query).scalar_one()
     return found
-
-
-def _mirrored_id(connection: Connection, topic: str) -> str | None:
-    table = schema.mirror_commits
-    query = select(table.c.topic_id).where(table.c.topic == topic).order_by(table.c.at.desc(), table.c.version.desc())
-    return connection.execute(query.limit(1)).scalar_one_or_none()
