@@ -186,6 +186,17 @@ def test_recorded_deletions_are_legal_though_kafka_holds_the_records(world: Worl
     assert found(world.prove(), "deletion") == {**NOTHING, "deletion": 8, "lost": 1}
 
 
+def test_a_loss_is_found_where_a_record_stands_at_a_hole_that_was_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many offsets as there should be, but not the same ones."""
+    grown(world, monkeypatch, [(0, 303)])
+    world.transactional, world.earliest = True, {0: 310, 1: FIRST + 310}
+    world.plant(records(world.spark, {0: R(303, 304)}), 5)
+    world.lose((0, 305, 306))
+    assert world.prove().lost == [Hole(0, R(305, 306), "lost")]
+
+
 EMPTY = [(0, 303), (0, 306), (0, 307), (1, FIRST + 309)]
 
 
