@@ -16,7 +16,7 @@ from rewind.control import bundle, requests, rewinds, step_lease, submit
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.control.step_lease import Claim
-from rewind.core import lifecycle
+from rewind.core import lifecycle, names
 from rewind.core.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
 from rewind_airflow import form, links, outcome, run
@@ -250,6 +250,16 @@ class CollectSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say whether to delete or only to list."""
         return Errand(["--dry-run"] if context["params"]["dry_run"] else [], bundle.build(settings, None))
+
+
+class ProveSubmit(RewindSubmit):
+    """Looks for what mirrors have lost."""
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Name the topic, if only one is meant."""
+        topic = context["params"]["topic"]
+        arguments = ["--topic", names.checked(topic, "topic")] if topic else []
+        return Errand(arguments, bundle.build(settings, None))
 
 
 def _cpu_of_children() -> float:

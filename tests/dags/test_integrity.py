@@ -68,7 +68,8 @@ def parses(tmp_path_factory):
         (folder / name / "logic.py").write_text("")
         (folder / name / "pipeline.yaml").write_text(yaml)
     cron = "*/5 * * * *"
-    asked = [{}, {"REWIND_PIPELINES": str(folder)}, {"REWIND_PIPELINES": str(empty), "REWIND_GARBAGE_SCHEDULE": cron}]
+    schedules = {"REWIND_GARBAGE_SCHEDULE": cron, "REWIND_PROOF_SCHEDULE": "7 1 * * *"}
+    asked = [{}, {"REWIND_PIPELINES": str(folder)}, {"REWIND_PIPELINES": str(empty), **schedules}]
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("REWIND_", "AIRFLOW_"))}
     own = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "PYTHONPATH": str(PROJECT / "include")}
     command = [sys.executable, "-c", PARSE, str(PROJECT / "dags")]
@@ -92,7 +93,7 @@ def lifecycle_dags(*pipelines):
 
 def test_every_file_imports_with_every_setting_unset(checkout):
     assert checkout["errors"] == {}
-    shared = {"watch_streams", "collect_garbage", "check_pipelines"}
+    shared = {"watch_streams", "collect_garbage", "prove_mirrors", "check_pipelines"}
     assert set(checkout["dags"]) == lifecycle_dags(*SHIPPED) | {"mirror_visits"} | shared
 
 
@@ -107,6 +108,7 @@ def test_a_broken_pipeline_takes_away_only_its_own_dags_and_is_named(parses):
         "mirror_clicks",
         "watch_streams",
         "collect_garbage",
+        "prove_mirrors",
     }
     assert list(broken["errors"]) == ["checks.py"]
     assert "pipelines/torn: torn: pipeline.yaml is no YAML" in broken["errors"]["checks.py"]
@@ -115,8 +117,9 @@ def test_a_broken_pipeline_takes_away_only_its_own_dags_and_is_named(parses):
 
 def test_no_pipeline_at_all_is_no_error(parses):
     assert parses[2]["errors"] == {}
-    assert set(parses[2]["dags"]) == {"watch_streams", "collect_garbage", "check_pipelines"}
+    assert set(parses[2]["dags"]) == {"watch_streams", "collect_garbage", "prove_mirrors", "check_pipelines"}
     assert parses[2]["dags"]["collect_garbage"]["schedule"] == "*/5 * * * *"
+    assert parses[2]["dags"]["prove_mirrors"]["schedule"] == "7 1 * * *"
 
 
 def test_the_steps_of_a_rewind(checkout):
@@ -167,7 +170,11 @@ def test_waits_hold_no_slot_and_outlive_a_failed_look(checkout):
 
 def test_only_the_shared_dags_are_scheduled(checkout):
     scheduled = {name: dag["schedule"] for name, dag in checkout["dags"].items() if dag["schedule"]}
-    assert scheduled == {"watch_streams": "* * * * *", "collect_garbage": "0 * * * *"}
+    assert scheduled == {
+        "watch_streams": "* * * * *",
+        "collect_garbage": "0 * * * *",
+        "prove_mirrors": "30 2 * * *",
+    }
 
 
 def test_a_second_rewind_is_refused_by_its_plan_and_not_queued(checkout):

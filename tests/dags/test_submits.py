@@ -12,7 +12,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from rewind_airflow import form
 from rewind_airflow.hook import TrackedHook
-from rewind_airflow.submits import SWITCHING, CollectSubmit, ConsumersSubmit, PlanSubmit, RollbackSubmit, StepSubmit
+from rewind_airflow.submits import (
+    SWITCHING,
+    CollectSubmit,
+    ConsumersSubmit,
+    PlanSubmit,
+    ProveSubmit,
+    RollbackSubmit,
+    StepSubmit,
+)
 
 from rewind.control import requests, rewinds
 from rewind.control.database import transaction
@@ -208,6 +216,23 @@ def test_collection_needs_no_rewind(installation, context, spark_submit, dry_run
     CollectSubmit(task_id="collect_garbage", job="collect_garbage").execute(context)
     given = eval(submits())
     assert given[next(i for i, a in enumerate(given) if a.endswith("/main/collect_garbage.py")) + 1 :] == arguments
+
+
+@pytest.mark.parametrize(("topic", "arguments"), [("", []), ("visits", ["--topic", "visits"])])
+def test_a_proof_is_of_all_mirrors_or_of_one(installation, context, spark_submit, topic, arguments):
+    submits = spark_submit(0)
+    context["params"] = {"topic": topic}
+    ProveSubmit(task_id="prove", job="prove").execute(context)
+    given = eval(submits())
+    assert given[next(i for i, a in enumerate(given) if a.endswith("/main/prove.py")) + 1 :] == arguments
+
+
+def test_a_topic_that_is_no_name_is_refused_before_the_submit(installation, context, spark_submit):
+    submits = spark_submit(0)
+    context["params"] = {"topic": "../visits"}
+    with pytest.raises(AirflowFailException, match=r"'\.\./visits' is no legal name"):
+        ProveSubmit(task_id="prove", job="prove").execute(context)
+    assert submits() == ""
 
 
 @pytest.mark.parametrize(

@@ -200,14 +200,15 @@ def test_c22_a_repeat_is_processed_once_and_a_conflict_stops_the_backfill(
     shop.start(shop.mirror)
     shop.caught_up(shop.mirror)
     shop.stop(shop.mirror)
+    # A plan would refuse what comes after it.
+    plan = shop.planned("rw-repeats", same_code=True)
+    shop.step("spin_up", "rw-repeats")
     path = mirror.table_path(shop.settings, shop.topic)
     rows = spark.read.format("delta").load(path)
     same, other = rows.where("partition = 0 and offset = 5"), rows.where("partition = 0 and offset = 6")
     other = other.withColumn("value", F.lit(b"other")).withColumn("ingest_date", F.lit("2026-01-02").cast("date"))
     same.unionByName(other).write.format("delta").mode("append").save(path)
 
-    plan = shop.planned("rw-repeats", same_code=True)
-    shop.step("spin_up", "rw-repeats")
     # The registry knows the mirror's commits up to the conflict's: the wave must read the newest version.
     pin(shop, "rw-repeats", spark)
     stopped = shop.submit("backfill", "--rewind-id", "rw-repeats")

@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 
 from rewind.cli import answer, context, main, planning
+from rewind.control import mirror_log
+from rewind.control.database import transaction
+from rewind.control.mirror_log import Commit
+from rewind.core.offsets import OffsetRange
 from tests import installed
 from tests.installed import LIVE, REWIND_ID, FakeAirflow
 
@@ -95,7 +99,10 @@ def _paths():
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("installed")
-    installed.seed(folder)
+    made = installed.seed(folder)
+    commit = Commit(0, "id-1", {0: OffsetRange(0, 100)}, {0: 100}, {}, 10)
+    with transaction(made.registry_url) as connection:
+        mirror_log.record(connection, "visits", commit)
     return folder
 
 

@@ -231,7 +231,7 @@ def test_the_history_tells_verdict_and_answer(settings, in_state):
         (line,) = history.history(settings, connection, found)["rewinds"]
     assert (line["rewind"]["id"], line["verdict"], line["answer"]) == (REWIND_ID, "pass", "approve by ada")
     assert line["evidence"] == 0
-    folder = files.evidence_folder(settings, REWIND_ID)
+    folder = evidence.folder_of(settings, REWIND_ID)
     folder.mkdir(parents=True)
     (folder / "verdict-1.json").write_text("{}")
     with snapshot(settings.registry_url) as connection:

@@ -24,7 +24,8 @@ class LogEntry:
         metadata: Its user metadata.
         counts: Of a mirror, records it added per Kafka partition, from the statistics of its files.
         files: Files it added.
-        bytes: Their bytes.
+        removed: Files it took away.
+        bytes: Bytes of those it added.
         timestamp: When it was made, in milliseconds since 1970.
     """
 
@@ -33,6 +34,7 @@ class LogEntry:
     metadata: str
     counts: dict[int, int]
     files: int
+    removed: int
     bytes: int
     timestamp: int
 
@@ -63,6 +65,7 @@ def entry(spark: SparkSession, path: str, version: int) -> LogEntry:
         metadata=info.get("userMetadata", ""),
         counts=_counts(added),
         files=len(added),
+        removed=sum("remove" in action for action in actions),
         bytes=sum(add["size"] for add in added),
         timestamp=info.get("timestamp", 0),
     )

@@ -17,6 +17,7 @@ COMMANDS = (
     "rewind.cli.answer",
     "rewind.cli.operate",
     "rewind.cli.collect",
+    "rewind.cli.mirrors",
     "rewind.cli.pointer_server",
     "rewind.cli.completion",
     "rewind.local.cli",

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from rewind.control.proof_log import Proven
 from rewind.control.status import PipelineView, Status
 from rewind.control.status_backfill import Backfill
 from rewind.control.status_drivers import Driver
@@ -44,6 +45,7 @@ COLOURS = {
     "dead": "red",
     "orphan": "red",
     "quarantined": "red",
+    "damaged": "red",
     "aborted": "magenta",
 }
 
@@ -100,12 +102,20 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
 
 def mirrors_table(mirrors: Iterable[Mirror]) -> Table:
     """Return the mirrors as a table."""
-    table = Table("mirror", "driver", "position", "lag", "records", "version", "last commit", box=None)
+    table = Table("mirror", "driver", "position", "lag", "records", "version", "last commit", "proof", box=None)
     for m in mirrors:
         age = UNKNOWN if m.age_seconds is None else f"{m.age_seconds:.0f} s ago"
         version = "" if m.version is None else str(m.version)
-        table.add_row(m.topic, _driver(m.driver), position(m.position), count(m.lag), count(m.records), version, age)
+        numbers = (position(m.position), count(m.lag), count(m.records), version, age)
+        table.add_row(m.topic, _driver(m.driver), *numbers, proof(m.proof))
+        for line in m.proof.told[1:] if m.proof else ():
+            table.add_row("", Text(line, style="red"))
     return table
+
+
+def proof(made: Proven | None) -> RenderableType:
+    """Return what the newest proof of a mirror found, and when."""
+    return Text("none yet") if made is None else Text.assemble(coloured(made.verdict), f" {when(made.at)}")
 
 
 def rewind_parts(rewind: RewindView) -> list[RenderableType]:

@@ -73,6 +73,19 @@ def commits(connection: Connection, topic: str, topic_id: str) -> list[Commit]:
     return [_commit(row) for row in connection.execute(select(_table).where(where).order_by(_table.c.version))]
 
 
+def topics(connection: Connection) -> list[str]:
+    """Return the topics that have been mirrored, in order."""
+    return sorted(connection.execute(select(_table.c.topic).distinct()).scalars())
+
+
+def newest_id(connection: Connection, topic: str) -> str | None:
+    """Return the id of the topic that was mirrored last under a name, None when none was."""
+    query = (
+        select(_table.c.topic_id).where(_table.c.topic == topic).order_by(_table.c.at.desc(), _table.c.version.desc())
+    )
+    return connection.execute(query.limit(1)).scalar_one_or_none()
+
+
 def record_deletion(
     connection: Connection, topic: str, topic_id: str, partition: int, gone: OffsetRange, why: str
 ) -> None:

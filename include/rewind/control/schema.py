@@ -245,6 +245,22 @@ mirror_deletions = Table(
     Column("at", DateTime, nullable=False),
 )
 
+mirror_proofs = Table(
+    "mirror_proofs",
+    metadata,
+    Column("proof_id", String(64), primary_key=True),
+    Column("topic", String(249), nullable=False),
+    Column("topic_id", String(64), nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("ranges", JSON, nullable=False),
+    Column("holds_for", JSON, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("told", JSON, nullable=False),
+    Column("asked_by", String(64), nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
 announcements = Table(
     "announcements",
     metadata,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from rewind.control import mirror_sums, streams
+from rewind.control import mirror_sums, proof_log, streams
 from rewind.control.mirror_sums import Sum
+from rewind.control.proof_log import Proven
 from rewind.control.status_drivers import Driver, Drivers
 from rewind.control.status_jobs import Ends
 from rewind.core import names
@@ -28,6 +30,7 @@ class Mirror:
         committed_at: When it last committed, UTC.
         age_seconds: How long ago that was.
         driver: Its driver.
+        proof: The newest proof of it; None before the first.
     """
 
     topic: str
@@ -38,6 +41,7 @@ class Mirror:
     committed_at: datetime | None
     age_seconds: float | None
     driver: Driver
+    proof: Proven | None = None
 
 
 def mirrors_of(connection: Connection, ends: Ends, now: datetime, url: str) -> tuple[Mirror, ...]:
@@ -49,15 +53,21 @@ def mirrors_of(connection: Connection, ends: Ends, now: datetime, url: str) -> t
         now: The instant that ages are counted to, UTC without zone.
         url: Of the registry, under which what its commits sum up to is kept.
     """
-    held, prefix = mirror_sums.newest(connection, url), names.mirror_owner("")
+    held, proven, prefix = (
+        mirror_sums.newest(connection, url),
+        proof_log.newest_of_all(connection),
+        names.mirror_owner(""),
+    )
     wished = [owner.removeprefix(prefix) for owner in streams.owners_of(connection, streams.MIRROR)]
     topics = sorted({*held, *wished})
     drivers = Drivers(connection, [names.mirror_owner(topic) for topic in topics], now)
     made = [Mirror(topic, None, 0, {}, None, None, None, drivers.of(names.mirror_owner(topic), "")) for topic in topics]
-    return tuple(_filled(mirror, held[mirror.topic], ends, now) if mirror.topic in held else mirror for mirror in made)
+    return tuple(
+        _filled(mirror, held[mirror.topic], ends, now, proven) if mirror.topic in held else mirror for mirror in made
+    )
 
 
-def _filled(empty: Mirror, held: Sum, ends: Ends, now: datetime) -> Mirror:
+def _filled(empty: Mirror, held: Sum, ends: Ends, now: datetime, proven: Mapping[tuple[str, str], Proven]) -> Mirror:
     found = ends.topic(held.topic)
     return replace(
         empty,
@@ -67,4 +77,5 @@ def _filled(empty: Mirror, held: Sum, ends: Ends, now: datetime) -> Mirror:
         lag=behind(held.position, found.latest) if found is not None and found.id == held.topic_id else None,
         committed_at=held.at,
         age_seconds=(now - held.at).total_seconds(),
+        proof=proven.get((held.topic, held.topic_id)),
     )

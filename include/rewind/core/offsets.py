@@ -7,6 +7,7 @@ partition of one topic to its next offset. Their text form is Spark's: `{"topic"
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,6 +101,22 @@ def missing(wanted: OffsetRange, done: Sequence[OffsetRange]) -> list[OffsetRang
     if position < wanted.end:
         gaps.append(OffsetRange(position, wanted.end))
     return gaps
+
+
+def within(parts: Iterable[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """Return the offsets of `parts` that one of `others` holds too, as few, disjoint ranges in order."""
+    return merged(part.overlap(other) for part in parts for other in others)
+
+
+def without(parts: Iterable[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """Return the offsets of `parts` that none of `others` holds."""
+    return [left for part in parts for left in missing(part, others)]
+
+
+def near(parts: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[OffsetRange]:
+    """Return those of many disjoint ranges, in order, that have offsets of `wanted`."""
+    first = bisect.bisect_right(parts, wanted.start, key=lambda part: part.end)
+    return parts[first : bisect.bisect_left(parts, wanted.end, key=lambda part: part.start)]
 
 
 def told(partition: int, part: OffsetRange) -> str:

@@ -16,6 +16,7 @@ from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange, Ranges, merged
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
+from rewind.transforms import mirror_checks
 
 SHOWN = 5
 
@@ -88,9 +89,10 @@ class History:
         return {p: sum(map(len, merged(hole.overlap(r) for hole in parts[p]))) for p, r in ranges.items()}
 
     def _refuse_conflicts(self, rows: DataFrame) -> None:
-        content = F.xxhash64("key", "value", "headers", "timestamp")
         days = F.sort_array(F.collect_set("ingest_date")).alias("days")
-        grouped = rows.groupBy("partition", "offset").agg(F.count_distinct(content).alias("contents"), days)
+        grouped = rows.groupBy("partition", "offset").agg(
+            F.count_distinct(mirror_checks.content()).alias("contents"), days
+        )
         bad = grouped.where(F.col("contents") > 1).orderBy("partition", "offset").limit(SHOWN).collect()
         if bad:
             text = "; ".join(f"partition {r['partition']} offset {r['offset']} ingested on {r['days']}" for r in bad)

@@ -22,11 +22,11 @@ from rewind.core import plan as plans
 from rewind.core import planner
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import Pipeline
-from rewind.core.plan import Plan, Request
+from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.plan import RELEASE, Plan, Request
 from rewind.core.planner import Code, World
 from rewind.core.settings import Settings
-from rewind.steps import allocate, main
+from rewind.steps import allocate, main, proving
 from rewind.steps.maintenance import configured_hours
 from rewind.transforms import parsing
 
@@ -37,7 +37,8 @@ def run(settings: Settings, rewind_id: str, pipeline: str, request: str) -> None
     """Make or take up the plan of a rewind; unless it is a dry run the rewind becomes active with it.
 
     Raises:
-        RefusedError: The request cannot be carried out; nothing has been changed.
+        RefusedError: The request cannot be carried out, or the mirror has lost records of its range; nothing has been
+            changed.
     """
     parameters = _parameters(request)
     main.recorded(settings, rewind_id, "plan", lambda _: _plan(settings, rewind_id, pipeline, parameters))
@@ -50,11 +51,19 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
             # Cleared after it was planned: the plan of a rewind does not change under it.
             return _told(rewinds.read_plan(connection, known.plan_id))
     made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan", ""))
+    dry_run = parameters.get("dry_run", True)
+    # A dry run costs no pass over the history, and a release reads none of it.
+    proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
     with side_effect("rewind.open"), transaction(settings.registry_url) as connection:
         rewinds.store_plan(connection, made)
-        if not parameters.get("dry_run", True):
+        if not dry_run:
             rewinds.open_rewind(connection, rewind_id, made)
-    return _told(made)
+    return {**_told(made), "proof": proven}
+
+
+def _proven(settings: Settings, made: Plan, rewind_id: str) -> list[str]:
+    spark = session(f"plan {made.request.pipeline}", thaw(made.config).session_time_zone)
+    return proving.before_reading(spark, settings, made, rewind_id)
 
 
 def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import rewinds
+from rewind.control import evidence, rewinds
 from rewind.control.status_rewinds import RewindView, rewind_of
 from rewind.core.settings import Settings
 from rewind.web import files
@@ -32,7 +32,7 @@ def compare_page(settings: Settings, connection: Connection, state: State, ids: 
         "problems": found[0].problems,
         "rewinds": [{"id": view.id, "pipeline": name} for view, name in zip(views, pipelines, strict=True)],
         "lines": _lines(views),
-        "evidence": {view.id: files.listed(files.evidence_folder(settings, view.id)) for view in views},
+        "evidence": {view.id: files.listed(evidence.folder_of(settings, view.id)) for view in views},
     }
     return dict(wire(body))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import rewind_rows, verdicts
+from rewind.control import evidence, rewind_rows, verdicts
 from rewind.control.rewinds import Rewind
 from rewind.control.status import Status
 from rewind.control.verdicts import Approval, Verdict
@@ -30,6 +30,6 @@ def _line(settings: Settings, rewind: Rewind, verdict: Verdict | None, approval:
         "rewind": rewind,
         "verdict": "" if verdict is None else verdict.verdict,
         "counts": {} if verdict is None else verdict.counts,
-        "evidence": len(files.listed(files.evidence_folder(settings, rewind.id))),
+        "evidence": len(files.listed(evidence.folder_of(settings, rewind.id))),
         "answer": "" if approval is None else f"{approval.answer} by {approval.person}",
     }

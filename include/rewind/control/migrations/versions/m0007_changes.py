@@ -5,8 +5,8 @@ from alembic import op
 
 from rewind.control.schema import changes
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 
 # A lease is renewed all the time, which changes nothing that is shown.
 WATCHED = {
@@ -25,6 +25,7 @@ WATCHED = {
     "manifest": "",
     "deletions": "",
     "mirror_commits": "",
+    "mirror_proofs": "",
 }
 COUNT = "UPDATE changes SET number = number + 1"
 

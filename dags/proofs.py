@@ -1,0 +1,33 @@
+"""Prove mirrors.
+
+Looks whether each mirror holds every record of its topic once, and what Kafka still holds byte for byte. A run fails
+when a mirror has lost records or holds other ones; which, stands in its log, in the evidence and in `rewind status`.
+What was proven before is not read again unless a commit has taken files away since. `topic` names one mirror, empty
+stands for all.
+
+The schedule is `REWIND_PROOF_SCHEDULE`, a cron expression in UTC, nightly by default.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, Param
+from rewind_airflow import run
+from rewind_airflow.submits import ProveSubmit
+
+with DAG(
+    dag_id="prove_mirrors",
+    description="Look for records that a mirror has lost",
+    doc_md=__doc__,
+    schedule=os.environ.get("REWIND_PROOF_SCHEDULE") or "30 2 * * *",
+    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    catchup=False,
+    # Here queueing is right: the second has little left to read.
+    max_active_runs=1,
+    params={"topic": Param("", "A source topic; empty for all.", type="string", title="Topic")},
+    default_args=run.RETRIES,
+    tags=["mirror"],
+):
+    ProveSubmit(task_id="prove", job="prove")
