@@ -7,7 +7,7 @@ import yaml
 
 from rewind.control import pipelines, requests
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, thaw
+from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, RowRule, thaw
 from rewind.core.plan import Request
 from tests.fakes import PIPELINE
 
@@ -282,6 +282,22 @@ FAULTS = [
         "pipeline.yaml.compare.tolerance.0.relative",
         "maximum",
     ),
+    (
+        LEAST + "compare: {rows: [{change: move, rule: x}]}",
+        "pipeline.yaml.compare.rows.0.change",
+        "'move' is not one of",
+    ),
+    (LEAST + "compare: {rows: [{change: appear}]}", "pipeline.yaml.compare.rows.0", "'rule' is a required property"),
+    (
+        LEAST + "compare: {rows: [{change: appear, rule: x, least: 2, most: 1}]}",
+        "pipeline.yaml.compare.rows.0",
+        "most 1 is below least 2",
+    ),
+    (
+        LEAST + "compare: {rows: [{change: appear, rule: x}, {change: appear, rule: x, least: 2}]}",
+        "pipeline.yaml.compare.rows.1",
+        "appear: x stands twice",
+    ),
     (LEAST + "compare: {volatile: [a], instant: [a]}", "pipeline.yaml.compare", "a has more than one rule"),
     (LEAST + "compare: {volatile: [a], expected: [{column: a}]}", "pipeline.yaml.compare", "a has more than one rule"),
     (
@@ -321,6 +337,15 @@ def test_rules_of_columns_are_read_and_frozen():
     assert thaw(made.frozen()) == made
     older = {name: value for name, value in made.frozen().items() if name not in ("rules", "expectations")}
     assert thaw(older).rules == ()
+
+
+def test_rules_of_rows_are_read_and_frozen():
+    rules = [{"change": "vanish", "rule": "live.a = 'x'", "least": 1, "most": 9}, {"change": "appear", "rule": "true"}]
+    made = pipelines.parse("visits", {**yaml.safe_load(LEAST), "compare": {"rows": rules}})
+    assert made.row_rules == (RowRule("vanish", "live.a = 'x'", 1, 9), RowRule("appear", "true", 0, None))
+    assert thaw(made.frozen()) == made
+    older = {name: value for name, value in made.frozen().items() if name != "row_rules"}
+    assert thaw(older).row_rules == ()
 
 
 @pytest.mark.parametrize(("yaml", "field", "problem"), FAULTS, ids=[str(fault[0])[-30:] for fault in FAULTS])

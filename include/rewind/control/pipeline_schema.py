@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewind.core.pipeline import INSTANT, KEEP, TOLERANCE, TOMBSTONE, UNORDERED, VOLATILE
+from rewind.core.pipeline import (
+    APPEAR,
+    ENTER,
+    INSTANT,
+    KEEP,
+    LEAVE,
+    TOLERANCE,
+    TOMBSTONE,
+    UNORDERED,
+    VANISH,
+    VOLATILE,
+)
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "uniqueItems": True}
@@ -26,6 +37,18 @@ _TOLERANCE = {
         "column": _TEXT,
         "relative": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
         "absolute": {"type": "number", "exclusiveMinimum": 0},
+    },
+}
+
+_ROWS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["change", "rule"],
+    "properties": {
+        "change": {"enum": [APPEAR, VANISH, LEAVE, ENTER]},
+        "rule": _TEXT,
+        "least": {"type": "integer", "minimum": 0},
+        "most": {"type": "integer", "minimum": 0},
     },
 }
 
@@ -90,6 +113,7 @@ SCHEMA: dict[str, Any] = {
                 TOLERANCE: {"type": "array", "items": _TOLERANCE},
                 UNORDERED: _TEXTS,
                 INSTANT: _TEXTS,
+                "rows": {"type": "array", "items": _ROWS},
             },
         },
     },

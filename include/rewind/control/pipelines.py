@@ -27,6 +27,7 @@ from rewind.core.pipeline import (
     ColumnRule,
     ExpectedChange,
     Pipeline,
+    RowRule,
     thaw,
 )
 
@@ -118,6 +119,7 @@ def parse(name: str, body: Any) -> Pipeline:
         null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
         rules=_rules(body.get("compare", {}), output.get("key", ())),
+        row_rules=_row_rules(body.get("compare", {}).get("rows", ())),
     )
 
 
@@ -141,6 +143,22 @@ def _rules(compare: Mapping[str, Any], key: Sequence[str]) -> tuple[ColumnRule, 
             problem = f"{rule.column} is of the key, which tells rows apart"
             raise RefusedError(f"pipeline.yaml.compare.{rule.kind}", problem, "Take it out of one of both")
     return tuple(found)
+
+
+def _row_rules(declared: Sequence[Mapping[str, Any]]) -> tuple[RowRule, ...]:
+    """Return the rules of rows.
+
+    Raises:
+        RefusedError: One stands twice, or no count can satisfy it.
+    """
+    found = tuple(RowRule(rule["change"], rule["rule"], rule.get("least", 0), rule.get("most")) for rule in declared)
+    for number, rule in enumerate(found):
+        field = f"pipeline.yaml.compare.rows.{number}"
+        if rule.label in [other.label for other in found[:number]]:
+            raise RefusedError(field, f"{rule.label} stands twice", "Leave it once")
+        if rule.most is not None and rule.most < rule.least:
+            raise RefusedError(field, f"most {rule.most} is below least {rule.least}", "Exchange them")
+    return found
 
 
 _OF_STATEFUL = ("state_horizon", "closes_at", "output.key", "output.starts", "output.ends")

@@ -53,6 +53,38 @@ class ColumnRule:
     absolute: float = 0.0
 
 
+APPEAR, VANISH, LEAVE, ENTER = "appear", "vanish", "leave_dead_letters", "enter_dead_letters"
+"""What may become of a row as a whole."""
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """Rows that a rewind is expected to add, to lose, or to move into or out of the dead letters.
+
+    Attributes:
+        change: `APPEAR`: a row that live lacks; `VANISH`: one that the candidate lacks; `LEAVE`: live alone has a dead
+            letter; `ENTER`: the candidate alone has one.
+        rule: SQL predicate that says which: over the structs `live` and `candidate`, null where that side has no row,
+            and of the dead letter `reason` and `record`, its texts.
+        least: How many there are at least.
+        most: How many there are at most; None for any number.
+    """
+
+    change: str
+    rule: str
+    least: int = 0
+    most: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How it is named in what a comparison counts."""
+        return f"{self.change}: {self.rule}"
+
+    def miscounted(self, found: int) -> int:
+        """Return how many of the rows found are too many, or how many more there should be."""
+        return max(self.least - found, 0 if self.most is None else found - self.most, 0)
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """What a `pipeline.yaml` says, with its defaults filled in.
@@ -89,6 +121,7 @@ class Pipeline:
         null_share: By how much the share of nulls in a column of the candidate may exceed live's.
         expected: Columns expected to change.
         rules: Columns whose values may be equal without being the same, each once.
+        row_rules: Rows expected to come, to go, or to move into or out of the dead letters; the first one met counts.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
     """
 
@@ -119,6 +152,7 @@ class Pipeline:
     null_share: float = 0.01
     expected: tuple[ExpectedChange, ...] = ()
     rules: tuple[ColumnRule, ...] = ()
+    row_rules: tuple[RowRule, ...] = ()
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -141,4 +175,5 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     fields["output_key"] = tuple(fields["output_key"])
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
     fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
+    fields["row_rules"] = tuple(RowRule(**rule) for rule in fields.get("row_rules", ()))
     return Pipeline(**fields)

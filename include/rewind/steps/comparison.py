@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs as adapter
@@ -15,9 +14,10 @@ from rewind.control import progress
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.offsets import Ranges, Vector
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import RowRule, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
+from rewind.steps import samples
 from rewind.steps.keyed_comparison import Keyed
 from rewind.transforms import compare, outputs, parsing
 from rewind.transforms.keyed import Bounds
@@ -28,9 +28,9 @@ FEW = 200_000
 """Coordinates that fit every task's memory: some ten megabytes."""
 MANY = 10
 """Pairs of rows in all of which a column has to differ to be called a likely volatile."""
-SAMPLE = 20
-"""Differences that are kept with both sides."""
-BAD = (*compare.DIFFERENCES, "repeated_differently")
+MISCOUNTED = "miscounted"
+"""Count of the rows that are too few or too many of what rules of rows expect."""
+BAD = (*compare.DIFFERENCES, "repeated_differently", MISCOUNTED)
 """Counts that fail a verdict."""
 
 
@@ -40,7 +40,8 @@ class Found:
 
     Attributes:
         counts: Rows by class, with `rows` (compared in all), `repeated`, `repeated_differently`,
-            `dead_letters` (of the candidate) and `open` (beyond the ceiling).
+            `dead_letters` (of the candidate), `open` (beyond the ceiling) and, where rules of rows were counted,
+            `miscounted`.
         fields: Rows by class and differing field.
         sample: The first differences by source coordinate, both sides, bytes that are no text in hex.
         beyond: Of live and of the candidate, by place (`outputs.place`), the first offset in the output of a row
@@ -78,7 +79,21 @@ def compared(
         unread: What a comparison up to the horizon's floor left unread; None to read both outputs whole.
     """
     if bounds is not None:
-        return _compared_keyed(spark, settings, live, candidate, horizon, bounds, unread)
+        found = _compared_keyed(spark, settings, live, candidate, horizon, bounds, unread)
+    else:
+        found = _compared_rows(spark, settings, live, candidate, horizon, unread)
+    # Of a part of both outputs nobody said how many there are.
+    return found if unread is not None else counted(found, thaw(candidate.frozen["config"]).row_rules)
+
+
+def _compared_rows(
+    spark: SparkSession,
+    settings: Settings,
+    live: Generation,
+    candidate: Generation,
+    horizon: Ranges,
+    unread: Mapping[str, Vector] | None,
+) -> Found:
     read = [adapter.read(spark, settings, generation, unread) for generation in (live, candidate)]
     if candidate.state == lifecycle.STAGING:
         # What lies outside a repair's range is no business of it, not open.
@@ -106,7 +121,7 @@ def _compared_keyed(
     letters = compared_rows(rows[0], rows[1], sides, horizon)
     results = Keyed(spark, settings, live, candidate, sides, bounds, unread)
     try:
-        sample = tuple(_shown(row) for row in results.sample(SAMPLE))
+        sample = tuple(samples.shown(row) for row in results.sample(samples.MOST))
     finally:
         results.close()
     counts = {name: results.counts.get(name, 0) + letters.counts.get(name, 0) for name in results.counts}
@@ -119,8 +134,8 @@ def _compared_keyed(
     }
     return Found(
         counts,
-        {**letters.fields, **results.fields},
-        (*letters.sample, *sample)[:SAMPLE],
+        _together(letters.fields, results.fields),
+        (*letters.sample, *sample)[: samples.MOST],
         unread={**unread_dead, **results.unread},
     )
 
@@ -141,7 +156,7 @@ def compared_rows(live: DataFrame, candidate: DataFrame, sides: compare.Sides, h
             unique = [outputs.deduplicated(compare.only(rows, suspects, few)) for rows in both]
             rows = compare.classified(unique[0], unique[1], sides).persist(StorageLevel.DISK_ONLY)
             fields = _classes(compare.counts(rows, sides), counts)
-            sample = _sample(rows)
+            sample = samples.first(rows)
             rows.unpersist()
     finally:
         pairs.unpersist()
@@ -210,7 +225,26 @@ def bounds_of(
 def _sides(live: Generation, candidate: Generation) -> compare.Sides:
     schemas = [parsing.declared(generation.frozen["output_schema"]) for generation in (live, candidate)]
     pipeline = thaw(candidate.frozen["config"])
-    return compare.Sides(schemas[0], schemas[1], pipeline.expected, pipeline.rules)
+    return compare.Sides(schemas[0], schemas[1], pipeline.expected, pipeline.rules, pipeline.row_rules)
+
+
+def counted(found: Found, rules: Sequence[RowRule]) -> Found:
+    """Return what was found with how many rows each rule of rows has too few or too many, in all."""
+    if not rules:
+        return found
+    met = found.fields.get(compare.EXPECTED, {})
+    wrong = sum(rule.miscounted(met.get(rule.label, 0)) for rule in rules)
+    return replace(found, counts={**found.counts, MISCOUNTED: wrong})
+
+
+def _together(*several: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Return the sums of counts by class and field."""
+    sums: dict[str, dict[str, int]] = {}
+    for fields in several:
+        for name, counts in fields.items():
+            kept = sums.setdefault(name, {})
+            kept.update({column: kept.get(column, 0) + count for column, count in counts.items()})
+    return sums
 
 
 def _totals(by_state: DataFrame) -> tuple[dict[str, int], int]:
@@ -245,36 +279,3 @@ def _classes(by_class: DataFrame, counts: dict[str, int]) -> dict[str, dict[str,
     for row in found:
         counts[row["class"]] += row["rows"]
     return {row["class"]: dict(row["fields"]) for row in found if row["fields"]}
-
-
-def _sample(rows: DataFrame) -> tuple[Mapping[str, Any], ...]:
-    ordered = rows.where(F.col("class") != compare.EQUAL).orderBy(F.col("class") == compare.EXPECTED, "p", "o", "n")
-    return tuple(_shown(row) for row in ordered.limit(SAMPLE).collect())
-
-
-def _shown(row: Row) -> dict[str, Any]:
-    at = row.asDict()
-    by_key = {"key": _text(at.get("key"))}
-    place = {"partition": row["p"], "offset": row["o"], "row": row["n"]} if "p" in at else by_key
-    return {
-        **place,
-        "class": row["class"],
-        "fields": row["fields"],
-        "live": _side(row["l"]),
-        "candidate": _side(row["c"]),
-    }
-
-
-def _side(side: Row | None) -> dict[str, Any] | None:
-    if side is None:
-        return None
-    return {name: _text(side[name]) for name in outputs.CONTENT}
-
-
-def _text(value: object) -> object:
-    if not isinstance(value, (bytes, bytearray)):
-        return value
-    try:
-        return bytes(value).decode()
-    except UnicodeDecodeError:
-        return f"0x{bytes(value).hex()}"

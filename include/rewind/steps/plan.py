@@ -28,7 +28,7 @@ from rewind.core.planner import Code, World
 from rewind.core.settings import Settings
 from rewind.steps import allocate, main, proving
 from rewind.steps.maintenance import configured_hours
-from rewind.transforms import parsing
+from rewind.transforms import parsing, row_rules
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +100,9 @@ def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
         live = generations.live(connection, pipeline.name)
     files = {} if live is None else supervise.frozen_bundle(settings, live[0].job_id, live[0].bundle).files
     seen = allocate.examined(spark, pipeline)
+    if live is not None:
+        both = [parsing.declared(schema) for schema in (live[0].frozen["output_schema"], seen.schema)]
+        row_rules.check(spark, pipeline, both[0], both[1])
     return Code(candidate.hash, candidate.files, files, seen.schema, seen.delay, seen.state)
 
 

@@ -25,7 +25,7 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps import compared_values, comparison, expectations, left_out, main, null_gate, state_comparison
 from rewind.steps.comparison import Found
-from rewind.transforms.compare import EQUAL
+from rewind.transforms.compare import EQUAL, EXPECTED
 from rewind.transforms.keyed import Bounds
 
 log = logging.getLogger(__name__)
@@ -104,6 +104,9 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     judged.gate(comparison.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
     if check.pipeline.rules:
         judged.beside["rules"] = [asdict(rule) for rule in check.pipeline.rules]
+    if check.pipeline.row_rules:
+        met = judged.found.fields.get(EXPECTED, {})
+        judged.beside["row_rules"] = [{**asdict(r), "found": met.get(r.label, 0)} for r in check.pipeline.row_rules]
     if volatile := comparison.likely_volatile(judged.found):
         judged.beside["likely_volatile"] = volatile
         judged.reason += f"; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rewind.core.offsets import OffsetRange
-from rewind.core.pipeline import ColumnRule, ExpectedChange
-from rewind.transforms import column_rules
+from rewind.core.pipeline import APPEAR, ENTER, LEAVE, VANISH, ColumnRule, ExpectedChange, RowRule
+from rewind.transforms import column_rules, row_rules
 from rewind.transforms.outputs import CONTENT, COORDINATE, DEAD, ROW
 
 EQUAL, EXPECTED = "equal", "expected"
@@ -28,16 +28,19 @@ PLACED = ("first", "place", "last_place")
 _CORRUPT = "_corrupt"
 DIFFERENCES = (MISSING, EXTRA, CHANGED, DEAD_LIVE, DEAD_CANDIDATE)
 """Classes that fail a verdict."""
+_CHANGE_OF = {EXTRA: APPEAR, MISSING: VANISH, DEAD_LIVE: LEAVE, DEAD_CANDIDATE: ENTER}
+"""What became of a row as a whole, by its class."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """The value columns of both outputs, which may differ how, and which may be equal without being the same."""
+    """The value columns of both outputs, which may differ how, which may be equal without being the same, and rows."""
 
     live: StructType
     candidate: StructType
     expected: Sequence[ExpectedChange]
     rules: Sequence[ColumnRule] = ()
+    row_rules: Sequence[RowRule] = ()
 
 
 def from_floor(rows: DataFrame, horizon: Mapping[int, OffsetRange]) -> DataFrame:
@@ -136,7 +139,8 @@ def with_class(joined: DataFrame, sides: Sides) -> DataFrame:
     """
     read = joined.withColumns({"live": _values("l", sides.live), "candidate": _values("c", sides.candidate)})
     with_fields = read.withColumn("fields", _fields(sides))
-    return with_fields.withColumn("class", _class(sides))
+    classed = with_fields.withColumn("class", _class(sides))
+    return row_rules.applied(classed, sides.row_rules, _CHANGE_OF, EXPECTED)
 
 
 def counts(rows: DataFrame, sides: Sides) -> DataFrame:
@@ -149,8 +153,12 @@ def counts(rows: DataFrame, sides: Sides) -> DataFrame:
 
 
 def field_names(sides: Sides) -> list[str]:
-    """Return the names that a differing field can have: the key, the value columns, and the value as a whole."""
-    return list(dict.fromkeys(["key", *sides.live.names, *sides.candidate.names, "value"]))
+    """Return the names that a differing field can have: the key, the value columns, and the value as a whole.
+
+    A row that a rule of rows expected has that rule's label in their place.
+    """
+    labels = [rule.label for rule in sides.row_rules]
+    return list(dict.fromkeys(["key", *sides.live.names, *sides.candidate.names, "value", *labels]))
 
 
 def _sum(column: Column) -> Column:
@@ -160,7 +168,9 @@ def _sum(column: Column) -> Column:
 def _values(side: str, schema: StructType) -> Column:
     with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return F.from_json(F.col(f"{side}.value").cast("string"), with_corrupt, options)
+    read = F.from_json(F.col(f"{side}.value").cast("string"), with_corrupt, options)
+    # A dead letter holds the record as it came, which is no row.
+    return F.when(F.col(f"{side}.kind") == ROW, read)
 
 
 def _fields(sides: Sides) -> Column:
