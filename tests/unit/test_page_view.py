@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rewind.control import database, evidence, rewind_rows, rewinds, status, throughput
+from rewind.control import database, evidence, generations, rewind_rows, rewinds, schema, status, throughput
 from rewind.control.lag_history import BATCHES, POINTS, lag_history
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
@@ -223,6 +223,19 @@ def test_a_generation_and_what_differs_from_live(settings, in_state):
     ]
     assert body["problems"] == [f"the frozen code of {LIVE} is not there: it was collected, or not yet frozen"]
     assert len(body["batches"]) == 30
+
+
+def test_a_generation_with_a_setting_of_a_newer_release_is_shown_without_what_differs(settings, in_state):
+    found = in_state("standby")
+    table = schema.generations
+    with database.transaction(settings.registry_url) as connection:
+        frozen = generations.read(connection, LIVE).frozen
+        newer = {**frozen, "config": {**frozen["config"], "surprise": 1}}
+        connection.execute(table.update().where(table.c.job_id == LIVE).values(frozen=newer))
+    with snapshot(settings.registry_url) as connection:
+        body = generation_page.generation_page(settings, connection, found, LIVE)
+    assert body["differences"] == []
+    assert "holds surprise, which this release does not know" in body["problems"][1]
 
 
 def test_the_history_tells_verdict_and_answer(settings, in_state):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rewind.core.errors import RefusedError
 from rewind.core.times import parse_duration
 
 KAFKA, DELTA = "kafka", "delta"
@@ -169,8 +170,15 @@ class Pipeline:
 
 
 def thaw(body: Mapping[str, Any]) -> Pipeline:
-    """Return the pipeline of a frozen configuration."""
+    """Return the pipeline of a frozen configuration.
+
+    Raises:
+        RefusedError: It holds a setting that this release does not know.
+    """
     fields = dict(body)
+    if unknown := fields.keys() - Pipeline.__dataclass_fields__.keys():
+        problem = f"the frozen configuration holds {', '.join(sorted(unknown))}, which this release does not know"
+        raise RefusedError("config", problem, "Use the release that froze it, or a newer one")
     fields["required"] = tuple(fields["required"])
     fields["output_key"] = tuple(fields["output_key"])
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])

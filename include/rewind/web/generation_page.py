@@ -29,15 +29,16 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
     pipeline = found.pipeline(shown.pipeline)
     live = None if pipeline.live in (None, job_id) else generations.read(connection, str(pipeline.live))
     code, problem = _code(settings, job_id)
+    differing, untold = ([], "") if live is None else _differences(settings, live, shown, code)
     body = {
         "at": found.at,
-        "problems": [*found.problems, *([problem] if problem else [])],
+        "problems": [*found.problems, *filter(None, (problem, untold))],
         "pipeline": shown.pipeline,
         "live": pipeline.live,
         "job": next(job for job in pipeline.jobs if job.job_id == job_id),
         "frozen": shown.frozen,
         "files": code,
-        "differences": [] if live is None else _differences(settings, live, shown, code),
+        "differences": differing,
         "manifest": manifest.read(connection, job_id),
         "batches": progress.recent(connection, job_id, BATCHES),
         "throughput": throughput(connection, job_id),
@@ -48,12 +49,17 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
     return dict(wire(body))
 
 
-def _differences(settings: Settings, live: Generation, shown: Generation, code: dict[str, str]) -> list[Difference]:
+def _differences(
+    settings: Settings, live: Generation, shown: Generation, code: dict[str, str]
+) -> tuple[list[Difference], str]:
     other, _ = _code(settings, live.job_id)
     # Code that was collected tells nothing, not that all files are new.
     both = (other, code) if other and code else ({}, {})
     versions = [_version(made, listed) for made, listed in zip((live, shown), both, strict=True)]
-    return differences(versions[0], versions[1])
+    try:
+        return differences(versions[0], versions[1]), ""
+    except RefusedError as unknown:
+        return [], f"what differs cannot be told: {unknown}"
 
 
 def _version(made: Generation, listed: dict[str, str]) -> Version:
