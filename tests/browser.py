@@ -64,6 +64,22 @@ class Page:
     def text(self) -> str:
         return str(self.run("document.body.innerText"))
 
+    def tabs(self) -> list[str]:
+        """Return the addresses of all tabs."""
+        return [tab["url"] for tab in self.call("Target.getTargets")["targetInfos"] if tab["type"] == "page"]
+
+    def press_mouse(self, element: str) -> None:
+        """Press the mouse's button in the middle of the element that an expression gives, once it stands still."""
+        middle = (
+            f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
+            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        x, y = self.run(middle)
+        while (moved := self.run(f"new Promise((done) => setTimeout(() => done({middle}), 100))")) != [x, y]:
+            x, y = moved
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def press(self, key: str, **more: Any) -> None:
         """Press a key, as a person does."""
         for kind in ("keyDown", "keyUp"):

@@ -16,9 +16,12 @@ from rewind.control import database, evidence_page, rewinds
 from rewind.control.verdicts import Approval
 from rewind.core.settings import Settings
 from tests import axe, browser, page_load, page_states
+from tests.airflow_life import UPPER
 from tests.browser import Page
+from tests.browser_life import live_in_a_browser
 from tests.page_server import Site, id_of, serving
 from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
+from tests.stage import Stage
 from tests.unit import test_evidence
 
 pytestmark = [
@@ -293,3 +296,14 @@ def test_an_empty_registry_and_an_unknown_name_are_told_plainly(installation, si
     assert "rewind 'rw-none' is unknown" in page.text()
     # The browser notes each 404 of its own accord.
     page.errors = [error for error in page.errors if "404" not in error]
+
+
+def test_1_a_real_rewind_in_a_browser(figure, page, jars, tmp_path, artefacts):
+    declared = {"backfill": {"chunk_records": 250}, "compare": UPPER}
+    stage = Stage(tmp_path / "home", jars, "shown", 2, expectations=True, **declared)
+    try:
+        found = live_in_a_browser(stage, page, artefacts)
+    finally:
+        stage.down()
+    for name, value in found.items():
+        figure(name, value)

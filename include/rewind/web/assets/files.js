@@ -1,13 +1,13 @@
 // Evidence and logs: a list of names, and the one that is opened as text.
 import { h } from "./dom.js";
 import { text } from "./api.js";
-import { whole } from "./format.js";
+import { tab, whole } from "./format.js";
 
 /** A list of files that open in place; `address(name)` is where one lies. */
 export function openable(label, found, address) {
   if (!found.length) return h("p", { class: "quiet", key: label }, `${label}: none`);
   return h("ul", { class: "files", key: label, "aria-label": label }, found.map((file) => h("li", { key: file.name }, file.name.endsWith(".html")
-    ? h("a", { href: address(file.name), target: "_blank", rel: "noopener" }, `${file.name} (a page of its own)`)
+    ? tab(address(file.name), `${file.name} (a page of its own)`)
     : h("details", { on: { toggle: (event) => open(event.currentTarget, address(file.name)) } },
       h("summary", {}, `${file.name} (${whole(file.bytes)} bytes)`),
       h("pre", { tabindex: "0", "aria-label": file.name }, TEXTS.get(address(file.name)) ?? "")))));

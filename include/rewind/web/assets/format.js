@@ -58,19 +58,24 @@ export function bar(done, of, label) {
 
 export const link = (page, id, label = id) => h("a", { href: `#${page}/${encodeURIComponent(id)}` }, label);
 
-/** A link into Airflow. An embedded page may not move the window around it, so the window is asked to do so itself. */
-export function airflow(path, label) {
-  const href = new URL(`../${path}`, document.baseURI).href;
+/** A link into Airflow. */
+export const airflow = (path, label) => outward(new URL(`../${path}`, document.baseURI).href, label, {});
+
+/** A link to a page of its own, in a tab of its own. */
+export const tab = (path, label) => outward(new URL(path, document.baseURI).href, label, { target: "_blank", rel: "noopener" });
+
+/** An embedded page may neither move the window around it nor open another, so that window is asked to do so itself. */
+function outward(href, label, how) {
   const follow = (event) => {
-    if (parent === window || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    if (parent === window) return;
+    const asked = event.metaKey || event.ctrlKey || event.shiftKey ? { target: "_blank", rel: "noopener" } : how;
     event.preventDefault();
-    const outside = parent.document.createElement("a");
-    outside.href = href;
+    const outside = Object.assign(parent.document.createElement("a"), { href, ...asked });
     parent.document.body.append(outside);
     outside.click();
     outside.remove();
   };
-  return h("a", { href, on: { click: follow } }, label);
+  return h("a", { href, ...how, on: { click: follow } }, label);
 }
 
 export const section = (title, ...content) => h("section", { key: title, "aria-label": title }, h("h2", {}, title), content);
