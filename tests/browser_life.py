@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rewind_airflow.form import WORDS
-
 from rewind.control import requests, verdicts
 from rewind.control.verdicts import Approval
 from tests.airflow_life import visit
@@ -60,7 +58,7 @@ class Desk:
 
     def _fill(self, name: str, value: str | bool) -> None:
         page, field = self.page, f"document.querySelector('[name=element_{name}]')"
-        opens = f"""document.querySelector('[role=dialog] [aria-controls$=":content:{WORDS[name][0]}"]')"""
+        opens = f"{field}.closest('[data-part=item]').querySelector('[data-part=item-trigger]')"
         if page.run(f"{opens}.getAttribute('aria-expanded')") == "false":
             page.press_mouse(opens)
             page.until(f"{opens}.getAttribute('aria-expanded') === 'true'")

@@ -298,6 +298,7 @@ def test_an_empty_registry_and_an_unknown_name_are_told_plainly(installation, si
     page.errors = [error for error in page.errors if "404" not in error]
 
 
+@pytest.mark.timeout(1_800)
 def test_1_a_real_rewind_in_a_browser(figure, page, jars, tmp_path, artefacts):
     declared = {"backfill": {"chunk_records": 250}, "compare": UPPER}
     stage = Stage(tmp_path / "home", jars, "shown", 2, expectations=True, **declared)
