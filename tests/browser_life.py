@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rewind.control import requests, verdicts
 from rewind.control.verdicts import Approval
 from tests.airflow_life import visit
 from tests.browser import Page
+from tests.mailbox import Mailbox
 from tests.stage import RUN_SECONDS, Stage
 from tests.workshop import wait_for
 
@@ -42,10 +44,20 @@ class Desk:
 
     def trigger(self, dag_id: str, **fields: str | bool) -> str:
         """Fill the form of a DAG and send it; return the run's id."""
-        page, named = (
-            self.page,
-            "[...document.querySelectorAll('button')].find((b) => b.innerText.trim() === 'Trigger')",
-        )
+        self._send(dag_id, fields)
+        self.page.until("location.pathname.includes('/runs/')", PATIENCE)
+        return str(self.page.run("decodeURIComponent(location.pathname.split('/runs/')[1].split('/')[0])"))
+
+    def refused(self, dag_id: str, **fields: str | bool) -> str:
+        """Fill the form of a DAG and send it; return what is shown when it is not taken."""
+        self._send(dag_id, fields)
+        self.page.until("document.body.innerText.includes('Invalid input')", PATIENCE)
+        # The browser notes each answer that is no success.
+        self.page.errors.clear()
+        return self.page.text()
+
+    def _send(self, dag_id: str, fields: Mapping[str, str | bool]) -> None:
+        page, named = self.page, _named("button", "Trigger")
         page.open(f"{self._url}/dags/{dag_id}")
         page.until(named, PATIENCE)
         page.press_mouse(named)
@@ -53,8 +65,6 @@ class Desk:
         for name, value in fields.items():
             self._fill(name, value)
         page.press_mouse("document.querySelector('[data-testid=trigger-dag-submit]')")
-        page.until("/\\/runs\\//.test(location.pathname)", PATIENCE)
-        return str(page.run("decodeURIComponent(location.pathname.split('/runs/')[1].split('/')[0])"))
 
     def _fill(self, name: str, value: str | bool) -> None:
         page, field = self.page, f"document.querySelector('[name=element_{name}]')"
@@ -112,12 +122,27 @@ class Desk:
         return told
 
 
-def live_in_a_browser(stage: Stage, page: Page, folder: Path) -> dict[str, Any]:
+NOTIFIER = {
+    "REWIND_NOTIFIER": "airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+    "REWIND_NOTIFIER_ARGS": json.dumps(
+        {
+            "from_email": "rewind@example.org",
+            "to": "people@example.org",
+            "subject": "{{ rewind_event }}",
+            "html_content": "{{ rewind_text }} {{ rewind_link }}",
+        }
+    ),
+}
+"""Airflow's own notifier by mail."""
+
+
+def live_in_a_browser(stage: Stage, page: Page, box: Mailbox, folder: Path) -> dict[str, Any]:
     """Dry run, apply its plan, watch the backfill, open the evidence, approve, see the switch, and roll back.
 
     Args:
-        stage: A stack with a pipeline that declares what its edit changes.
+        stage: A stack with a pipeline that declares what its edit changes, and with `NOTIFIER`.
         page: A browser's tab.
+        box: Where the mails go.
         folder: Where the pictures go.
     """
     shop, name = stage.shop, stage.shop.pipeline
@@ -125,7 +150,17 @@ def live_in_a_browser(stage: Stage, page: Page, folder: Path) -> dict[str, Any]:
         shop.produce(*(visit(n) for n in range(RECORDS)), partition=partition)
     stage.deploy()
     shop.edit_logic('F.col("page").alias', 'F.upper("page").alias')
+    extra = {"disable_ssl": True, "disable_tls": True}
+    mail = {"connection_id": "smtp_default", "conn_type": "smtp", "host": "127.0.0.1", "port": box.port}
+    stage.api.call("POST", "/api/v2/connections", {**mail, "extra": json.dumps(extra)})
     desk = Desk(page, stage)
+    before = len(stage.api.dag_runs(stage.rewind_dag))
+    assert "param from" in desk.refused(stage.rewind_dag, **{"from": "abc"})
+    page.shoot(folder / "live-form-refused.png")
+    assert len(stage.api.dag_runs(stage.rewind_dag)) == before
+    unknown = desk.trigger(stage.rewind_dag, apply_plan="0" * 12, dry_run=False)
+    assert stage.ended(stage.rewind_dag, unknown) == "failed"
+    wait_for("the mail of the failure", lambda: "plan of rewind_shown failed" in box.told("failure"))
     dry = desk.trigger(stage.rewind_dag, reason="pages in capitals", observe="PT5S")
     page.shoot(folder / "live-form-sent.png")
     stage.succeeded(stage.rewind_dag, dry)
@@ -138,6 +173,8 @@ def live_in_a_browser(stage: Stage, page: Page, folder: Path) -> dict[str, Any]:
     _opened(desk, f"verdict-{_verdict(stage, rewind_id)}.html", folder)
     desk.rewind_page()
     desk.follow(rewind_id)
+    link = f"{stage.stack.airflow_url}/rewind/#rewind/{rewind_id}"
+    wait_for("the mail that asks", lambda: link in box.told("approval"))
     _approved(desk, stage, rewind_id)
     _shown_live(desk, f"{name}-g2, epoch 2")
     stage.succeeded(stage.rewind_dag, run_id)
@@ -148,7 +185,8 @@ def live_in_a_browser(stage: Stage, page: Page, folder: Path) -> dict[str, Any]:
     assert f"{name}-g1 becomes live again" in back
     _shown_live(desk, f"{name}-g1, epoch 3")
     assert stage.live() == f"{name}-g1"
-    return {"shares of the backfill seen": shares, "looks": len(list(folder.glob("live-*.png")))}
+    mails = [str(mail["Subject"]) for mail in box.mails]
+    return {"shares_of_the_backfill_seen": shares, "pictures": len(list(folder.glob("live-*.png"))), "mails": mails}
 
 
 def _watched(desk: Desk) -> list[str]:

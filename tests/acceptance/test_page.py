@@ -18,9 +18,11 @@ from rewind.core.settings import Settings
 from tests import axe, browser, page_load, page_states
 from tests.airflow_life import UPPER
 from tests.browser import Page
-from tests.browser_life import live_in_a_browser
+from tests.browser_life import NOTIFIER, live_in_a_browser
+from tests.mailbox import mailbox
 from tests.page_server import Site, id_of, serving
 from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
+from tests.shell_life import live_at_a_shell
 from tests.stage import Stage
 from tests.unit import test_evidence
 
@@ -299,12 +301,15 @@ def test_an_empty_registry_and_an_unknown_name_are_told_plainly(installation, si
 
 
 @pytest.mark.timeout(1_800)
-def test_1_a_real_rewind_in_a_browser(figure, page, jars, tmp_path, artefacts):
+def test_1_and_6_a_real_rewind_in_a_browser_and_at_a_shell(figure, page, jars, tmp_path, artefacts):
     declared = {"backfill": {"chunk_records": 250}, "compare": UPPER}
-    stage = Stage(tmp_path / "home", jars, "shown", 2, expectations=True, **declared)
+    stage = Stage(tmp_path / "home", jars, "shown", 2, environment=NOTIFIER, expectations=True, **declared)
     try:
-        found = live_in_a_browser(stage, page, artefacts)
+        with mailbox() as box:
+            found = live_in_a_browser(stage, page, box, artefacts)
+        at_a_shell = live_at_a_shell(stage)
     finally:
         stage.down()
-    for name, value in found.items():
+    for name, value in {**found, **at_a_shell}.items():
         figure(name, value)
+    assert at_a_shell["metrics_not_told"] == []

@@ -88,13 +88,9 @@ def test_airflow_is_told_the_same_as_on_one_machine_but_for_what_is_listed(local
 def test_every_setting_of_ours_is_one_that_the_code_reads_and_the_required_ones_are_there():
     in_image = dict(re.findall(r"(REWIND_\w+)=(\S+)", DOCKERFILE.replace("REWIND_HOME=/tmp/setup", "")))
     given = {name: value for name, value in ENVIRONMENT.items() if name.startswith("REWIND_")} | in_image
-    schedules, notifier = (
-        ("REWIND_GARBAGE_SCHEDULE", "REWIND_PROOF_SCHEDULE"),
-        ("REWIND_NOTIFIER", "REWIND_NOTIFIER_ARGS"),
-    )
-    optional = {*notifier, "REWIND_READ_TOKEN_FILE"}
+    optional = {"REWIND_NOTIFIER", "REWIND_NOTIFIER_ARGS", "REWIND_READ_TOKEN_FILE"}
     assert {given[name] for name in optional} == {f"${{{name}:-}}" for name in optional}
-    read = {*ENVIRONMENT_KEYS, *schedules, *optional}
+    read = {*ENVIRONMENT_KEYS, *airflow.OF_DAGS, *optional}
     assert given.keys() == read - {"REWIND_KAFKA_OPTIONS_FILE"}
     settings = from_environment(given)
     volume = {

@@ -46,3 +46,13 @@ def test_who_no_event_loop_depends_on_waits_longer_for_sqlite(
 
     assert sorted(name for name, chosen in given.items() if chosen == url) == patient
     assert {name for name, chosen in given.items() if chosen is None} == airflow.ARGUMENTS.keys() - {*patient}
+
+
+def test_what_dag_files_read_reaches_every_process_as_it_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWIND_NOTIFIER", "of.the.Shell")
+    made = airflow.Airflow(installation(tmp_path), 8080, tmp_path, tmp_path, "", {"REWIND_NOTIFIER": "a.Chosen"})
+    assert {command.environment["REWIND_NOTIFIER"] for command in made.commands()} == {"a.Chosen"}
+    bare = airflow.Airflow(installation(tmp_path), 8080, tmp_path, tmp_path)
+    assert not any("REWIND_NOTIFIER" in command.environment for command in bare.commands())

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
 from importlib import metadata
@@ -38,6 +38,8 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 PATIENT = ("scheduler", "dag-processor")
 # What a shell may export and the stack decides itself.
 DECIDED = ("AIRFLOW_", "REWIND_", "SPARK_", "PYSPARK_", "PYTHONPATH")
+OF_DAGS = ("REWIND_GARBAGE_SCHEDULE", "REWIND_PROOF_SCHEDULE", "REWIND_NOTIFIER", "REWIND_NOTIFIER_ARGS")
+"""What may be chosen beside the settings, and is read in DAG files alone."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Airflow:
         dags: Folder of the DAG files.
         plugins: Folder of the plugins.
         database: URL of its database on PostgreSQL; empty for SQLite in its home.
+        of_dags: What was chosen of `OF_DAGS`.
     """
 
     settings: Settings
@@ -57,6 +60,7 @@ class Airflow:
     dags: Path
     plugins: Path
     database: str = ""
+    of_dags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -85,6 +89,7 @@ class Airflow:
         return {
             **inherited,
             **self.settings.environment(),
+            **self.of_dags,
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
             "JAVA_HOME": str(jvm.java_home()),

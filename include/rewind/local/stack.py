@@ -90,7 +90,8 @@ def up(
         home: Folder of everything local.
         dags: Folder of the DAG files.
         plugins: Folder of Airflow's plugins.
-        environment: Where ports, Airflow's database and all `REWIND_*` settings but home and broker are chosen.
+        environment: Where ports, Airflow's database, all `REWIND_*` settings but home and broker, and `airflow.OF_DAGS`
+            are chosen.
 
     Raises:
         RefusedError: A chosen port is taken, the database is of no known kind, or Java or the jars are missing.
@@ -130,7 +131,7 @@ def find(home: Path) -> Stack | None:
         return None
     settings = from_environment(known["environment"])
     folders = (Path(known["dags"]), Path(known["plugins"]))
-    return Stack(Airflow(settings, known["port"], *folders, known.get("database", "")), kafka)
+    return Stack(Airflow(settings, known["port"], *folders, known.get("database", ""), known.get("of_dags", {})), kafka)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -179,7 +180,8 @@ def _with_broker(home: Path, dags: Path | None, plugins: Path | None, chosen: Ma
     kafka = broker.start(home, ports.parse(broker.PORT_FIELD, chosen.get(broker.PORT_FIELD)), jars=jars)
     settings = _settings(home, kafka, {**kept.get("environment", {}), **chosen})
     dags, plugins = dags or _folder("dags", kept), plugins or _folder("plugins", kept)
-    return Stack(Airflow(settings, port, dags, plugins, url), kafka)
+    of_dags = {name: value for name in airflow.OF_DAGS if (value := chosen.get(name))}
+    return Stack(Airflow(settings, port, dags, plugins, url, {**kept.get("of_dags", {}), **of_dags}), kafka)
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> Path:
@@ -234,6 +236,7 @@ def _remember(stack: Stack) -> None:
         "dags": str(stack.airflow.dags),
         "plugins": str(stack.airflow.plugins),
         "database": stack.airflow.database,
+        "of_dags": dict(stack.airflow.of_dags),
     }
     write_private(stack.settings.home / "stack" / "stack.json", json.dumps(known, indent=2))
 
