@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rewind.control import requests, verdicts
 from rewind.control.verdicts import Approval
@@ -175,6 +176,8 @@ def live_in_a_browser(stage: Stage, page: Page, box: Mailbox, folder: Path) -> d
     desk.follow(rewind_id)
     link = f"{stage.stack.airflow_url}/rewind/#rewind/{rewind_id}"
     wait_for("the mail that asks", lambda: link in box.told("approval"))
+    for task in ("plan", "backfill", "approve"):
+        assert _links(stage, run_id, task) == {"Rewind page": link}
     _approved(desk, stage, rewind_id)
     _shown_live(desk, f"{name}-g2, epoch 2")
     stage.succeeded(stage.rewind_dag, run_id)
@@ -220,6 +223,12 @@ def _approved(desk: Desk, stage: Stage, rewind_id: str) -> None:
     given = _answer(stage, rewind_id)
     assert given is not None
     assert (given.answer, given.person, given.reason) == ("approve", "admin", "as declared")
+
+
+def _links(stage: Stage, run_id: str, task_id: str) -> dict[str, str]:
+    """Return the extra links that Airflow shows of a task."""
+    path = f"/api/v2/dags/{stage.rewind_dag}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/links"
+    return dict(stage.api.call("GET", path)["extra_links"])
 
 
 def _answer(stage: Stage, rewind_id: str) -> Approval | None:

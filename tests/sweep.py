@@ -72,7 +72,8 @@ BRANCHES = ("abort", "merge")
 """Steps of a life of their own, which parts from the other where they begin."""
 PLAYED = 10_000
 """Batch under which a played stream's progress is recorded."""
-UNSWEPT = {"plans", "steps", "leases"}
+UNSWEPT = {"plans", "steps", "leases", "changes"}
+"""Tables in which a life with a crash may hold more: attempts, and the count of all changes."""
 
 
 class Sweep:
