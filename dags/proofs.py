@@ -14,7 +14,7 @@ import os
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
-from rewind_airflow import run
+from rewind_airflow import notify, run
 from rewind_airflow.submits import ProveSubmit
 
 with DAG(
@@ -27,7 +27,7 @@ with DAG(
     # Here queueing is right: the second has little left to read.
     max_active_runs=1,
     params={"topic": Param("", "A source topic; empty for all.", type="string", title="Topic")},
-    default_args=run.RETRIES,
+    default_args=run.RETRIES | notify.TASKS,
     tags=["mirror"],
 ):
     ProveSubmit(task_id="prove", job="prove")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,8 +24,10 @@ from rewind.core.pipeline import (
     ExpectedChange,
     RowRule,
 )
-from rewind.steps.comparison import Found, compared_rows
+from rewind.steps.comparison import compared_rows
 from rewind.transforms.compare import Sides
+from tests import planting
+from tests.planting import SAME, Kind, Row, changed, equal, told, wanted
 
 PARTITIONS = 3
 FIRST = 2**31 - 2_000
@@ -75,35 +76,8 @@ CONTENT = {
 WHERE = {"kind": "'row'", "reason": "cast(null AS STRING)", "repair": "0", "out_offset": "o * 4", "text": "''"}
 """The rest of a row; `text` is the value of a dead letter, or that of a row unless it is empty; null is a tombstone."""
 
-Row = Mapping[str, str]
-"""What of a row is otherwise, as SQL; `s` is the number that its content is made from."""
-SAME: Row = {}
+LOCATED = ("p", "o", "n", "repair", "kind", "key", "value", "reason", "out_partition", "out_offset")
 DEAD: Row = {"kind": "'dead'", "reason": "'bad'", "text": "'torn'"}
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One way in which the rows of a coordinate can stand to each other.
-
-    Attributes:
-        live: Rows of live; none for none.
-        candidate: Rows of the candidate.
-        counts: What is counted of each coordinate.
-        fields: Names of the fields that differ, of that class.
-    """
-
-    live: Sequence[Row] = (SAME,)
-    candidate: Sequence[Row] = (SAME,)
-    counts: Mapping[str, int] = field(default_factory=lambda: {"equal": 1})
-    fields: Sequence[str] = ()
-
-
-def _changed(*fields: str, **columns: str) -> Kind:
-    return Kind(candidate=(columns,), counts={"changed": 1}, fields=fields)
-
-
-def _equal(**columns: str) -> Kind:
-    return Kind(candidate=(columns,))
 
 
 NULL, SWAPPED = "cast(null AS STRING)", "swapped"
@@ -111,13 +85,13 @@ TAGS, AT, SCORE = (CONTENT[name].format(s="s") for name in ("tags", "at", "score
 KINDS: dict[str, Kind] = {
     "missing": Kind(candidate=(), counts={"missing": 1}),
     "extra": Kind(live=(), counts={"extra": 1}),
-    "changed": _changed("page", page="'other'"),
-    "changed key": _changed("key", key="cast('other' AS BINARY)"),
-    "null key": _changed("key", key="cast(null AS BINARY)"),
-    "two fields": _changed("page", "id", page="'other'", id="s + 1"),
-    "null": _changed("page", page=NULL),
+    "changed": changed("page", page="'other'"),
+    "changed key": changed("key", key="cast('other' AS BINARY)"),
+    "null key": changed("key", key="cast(null AS BINARY)"),
+    "two fields": changed("page", "id", page="'other'", id="s + 1"),
+    "null": changed("page", page=NULL),
     "null in both": Kind(live=({"page": NULL},), candidate=({"page": NULL},)),
-    "tombstone": _changed("value", text=NULL),
+    "tombstone": changed("value", text=NULL),
     "tombstone in both": Kind(live=({"text": NULL},), candidate=({"text": NULL},)),
     "repeated": Kind(candidate=(SAME, {"out_offset": "o * 4 + 1"}), counts={"equal": 1, "repeated": 1}),
     # An even number of more copies is nothing to XOR.
@@ -142,19 +116,19 @@ KINDS: dict[str, Kind] = {
         live=(DEAD,), candidate=({**DEAD, "reason": "'worse'"},), counts={"changed": 1, "dead_letters": 1}
     ),
     "as expected": Kind(candidate=({"total": "s * 3 + 1"},), counts={"expected": 1}, fields=("total",)),
-    "not as expected": _changed("total", total="s * 3 + 2"),
-    "more than expected": _changed("total", "page", total="s * 3 + 1", page="'other'"),
-    "within tolerance": _equal(score=f"({SCORE}) * 1.005"),
-    "outside tolerance": _changed("score", score=f"({SCORE}) * 1.02"),
+    "not as expected": changed("total", total="s * 3 + 2"),
+    "more than expected": changed("total", "page", total="s * 3 + 1", page="'other'"),
+    "within tolerance": equal(score=f"({SCORE}) * 1.005"),
+    "outside tolerance": changed("score", score=f"({SCORE}) * 1.02"),
     "NaN in both": Kind(live=({"score": "double('NaN')"},), candidate=({"score": "double('NaN')"},)),
-    "NaN": _changed("score", score="double('NaN')"),
+    "NaN": changed("score", score="double('NaN')"),
     "negative zero": Kind(live=({"score": "0D"},), candidate=({"score": "-0.0D"},)),
-    "volatile": _equal(trace="'another'"),
-    "another order": _equal(tags=f"reverse({TAGS})"),
-    "another element": _changed("tags", tags="array('a', 'b', 'd')"),
-    "once more in an array": _changed("tags", tags=f"concat({TAGS}, array('a'))"),
-    "same instant": _equal(at=f"replace({AT}, 'Z', '+00:00')"),
-    "another instant": _changed("at", at=f"replace({AT}, 'Z', '+01:00')"),
+    "volatile": equal(trace="'another'"),
+    "another order": equal(tags=f"reverse({TAGS})"),
+    "another element": changed("tags", tags="array('a', 'b', 'd')"),
+    "once more in an array": changed("tags", tags=f"concat({TAGS}, array('a'))"),
+    "same instant": equal(at=f"replace({AT}, 'Z', '+00:00')"),
+    "another instant": changed("at", at=f"replace({AT}, 'Z', '+01:00')"),
     "appears": Kind(live=(), candidate=({"page": "'appears'"},), counts={"expected": 1}, fields=(ROW_RULES[0].label,)),
     "vanishes": Kind(
         live=({"page": "'vanishes'"},), candidate=(), counts={"expected": 1}, fields=(ROW_RULES[1].label,)
@@ -166,7 +140,7 @@ KINDS: dict[str, Kind] = {
         fields=(ROW_RULES[3].label,),
     ),
     # Of two neighbouring numbers, when it is planted at both.
-    SWAPPED: _changed("key", "id", "page", "score", "total", "tags", "at", s="(s + if(s % 2 = 0, 1, -1))"),
+    SWAPPED: changed("key", "id", "page", "score", "total", "tags", "at", s="(s + if(s % 2 = 0, 1, -1))"),
 }
 
 
@@ -190,34 +164,11 @@ def frames(spark: SparkSession, count: int, kind: Column) -> tuple[DataFrame, Da
 
 
 def _side(numbered: DataFrame, rows: Sequence[Sequence[Row]]) -> DataFrame:
-    same, none = F.array(_row(SAME)), F.filter(F.array(_row(SAME)), lambda _: F.lit(False))
-    found = same
-    for number, made in enumerate(rows):
-        if list(made) != [SAME]:
-            there = F.array(*map(_row, made)) if made else none
-            found = F.when(F.col("planted") == number, there).otherwise(found)
-    told = numbered.select("p", "o", F.inline(found))
+    made = numbered.select("p", "o", F.inline(planting.rows(rows, {**CONTENT, **WHERE})))
     value = F.to_json(F.struct(*SCHEMA.names))
     text = F.when(F.col("text") == "", value).otherwise(F.col("text"))
-    return told.select(
-        "p",
-        "o",
-        F.lit(0).alias("n"),
-        "repair",
-        "kind",
-        "key",
-        text.cast("binary").alias("value"),
-        "reason",
-        F.col("p").alias("out_partition"),
-        "out_offset",
-    )
-
-
-def _row(row: Row) -> Column:
-    number = row.get("s", "s")
-    content = {name: row.get(name, sql.format(s=number)) for name, sql in CONTENT.items()}
-    rest = {name: row.get(name, sql) for name, sql in WHERE.items()}
-    return F.struct(*(F.expr(sql).alias(name) for name, sql in {**content, **rest}.items()))
+    places = {"n": F.lit(0), "value": text.cast("binary"), "out_partition": F.col("p")}
+    return made.withColumns(places).select(*LOCATED)
 
 
 def horizon(count: int, open_rows: int = 0) -> Ranges:
@@ -226,63 +177,30 @@ def horizon(count: int, open_rows: int = 0) -> Ranges:
     return {p: OffsetRange(FIRST, end - (open_rows if p == 0 else 0)) for p in range(PARTITIONS)}
 
 
-def of_each(count: int, each: int, open_rows: int) -> Column:
-    """Return the kind that stands at a number when so many of each kind are planted, all over."""
-    step = (count - PARTITIONS * open_rows) // (each * len(KINDS))
-    # Neighbours take each other's place, so that a kind has a pair of numbers to itself.
-    step -= step % 2
-    assert step >= 2, "too few rows"
-    place = F.floor(F.col("s") / step)
-    swapped = list(KINDS).index(SWAPPED)
-    kind = (place % len(KINDS)).cast("int")
-    first, second = F.col("s") % step == 0, F.col("s") % step == 1
-    return F.when((place < each * len(KINDS)) & (first | (second & (kind == swapped))), kind)
-
-
-def wanted(count: int, planted: Mapping[str, int], open_rows: int = 0) -> dict[str, object]:
-    """Return the counts that are not 0, and the fields, that a comparison must give when so many are planted."""
-    counts: Counter[str] = Counter(equal=count - open_rows - sum(planted.values()), rows=count - open_rows)
-    fields: dict[str, Counter[str]] = {}
-    for name, coordinates in planted.items():
-        made = KINDS[name]
-        counts.update({kind: number * coordinates for kind, number in made.counts.items()})
-        for named in made.fields:
-            (of,) = made.counts.keys() - {"dead_letters"}
-            fields.setdefault(of, Counter())[named] += coordinates
-    counts["open"] = open_rows
-    told = {kind: number for kind, number in counts.items() if number}
-    return {**told, "fields": {kind: dict(named) for kind, named in fields.items()}}
-
-
-def told(found: Found) -> dict[str, object]:
-    """Return what was found in the same form."""
-    counts = {kind: number for kind, number in found.counts.items() if number}
-    return {**counts, "fields": {kind: dict(named) for kind, named in found.fields.items()}}
-
-
 def check_each(spark: SparkSession, count: int, each: int) -> dict[str, object]:
     """Compare with so many of each kind planted, and as many rows open; return what was counted, as it must be."""
-    both = frames(spark, count, of_each(count, each, each))
-    found = told(compared_rows(both[0], both[1], SIDES, horizon(count, each)))
+    kind = planting.spread(list(KINDS), each, count - PARTITIONS * each, SWAPPED)
     planted = {name: each * (2 if name == SWAPPED else 1) for name in KINDS}
-    assert found == wanted(count, planted, each)
-    return found
+    return _checked(spark, count, kind, planted, each)
 
 
 def check_half(spark: SparkSession, count: int) -> dict[str, object]:
     """Compare with every other row changed; return what was counted, as it must be."""
-    number = list(KINDS).index("changed")
-    both = frames(spark, count, F.when(F.col("s") % 2 == 0, F.lit(number)))
-    found = told(compared_rows(both[0], both[1], SIDES, horizon(count)))
-    assert found == wanted(count, {"changed": -(-count // 2)})
-    return found
+    kind = F.when(F.col("s") % 2 == 0, F.lit(list(KINDS).index("changed")))
+    return _checked(spark, count, kind, {"changed": -(-count // 2)})
 
 
 def check_equal(spark: SparkSession, count: int) -> dict[str, object]:
     """Compare unchanged rows; return what was counted: that all are equal."""
-    both = frames(spark, count, F.lit(None).cast("int"))
-    found = told(compared_rows(both[0], both[1], SIDES, horizon(count)))
-    assert found == wanted(count, {})
+    return _checked(spark, count, F.lit(None).cast("int"), {})
+
+
+def _checked(
+    spark: SparkSession, count: int, kind: Column, planted: Mapping[str, int], open_rows: int = 0
+) -> dict[str, object]:
+    both = frames(spark, count, kind)
+    found = told(compared_rows(both[0], both[1], SIDES, horizon(count, open_rows)))
+    assert found == wanted(count - open_rows, KINDS, planted, open=open_rows)
     return found
 
 
@@ -323,6 +241,4 @@ def mutations(seed: int, how_many: int, count: int) -> list[Mutation]:
 def check_mutation(spark: SparkSession, count: int, mutation: Mutation) -> None:
     """Compare with one mutation planted; what is counted is that, and nothing else."""
     kind = F.when(F.col("s").isin(*mutation.numbers), list(KINDS).index(mutation.name))
-    both = frames(spark, count, kind)
-    found = told(compared_rows(both[0], both[1], SIDES, horizon(count)))
-    assert found == wanted(count, {mutation.name: len(mutation.numbers)}), mutation
+    _checked(spark, count, kind, {mutation.name: len(mutation.numbers)})

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core.settings import Settings
-from tests import fakes, planted
+from tests import fakes, planted, planted_windows
 from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
 from tests.spark.test_expectations import rows  # noqa: F401 - the rows of C43
 from tests.spark.test_mirror_maintenance import path  # noqa: F401 - the mirror of C37
@@ -23,7 +23,6 @@ ROWS, MUTATED_ROWS, MUTATIONS = 1_000_002, 100_002, 210
 """A third of the rows is in each partition."""
 
 MISSING = {
-    "shows_1_through_windows": "differences planted into results of windows, and classed as late",
     "shows_2_checked_again": "after 1 % new offsets at most 2 % of the rows are read",
     "shows_3_c27_c40": "a nightly replay of other parameters, and around clock changes",
     "shows_4_a_week_of_nights": "each record replayed once, by a real scheduler",
@@ -47,6 +46,13 @@ def test_shows_1_mutations(figure: Figure, spark: SparkSession) -> None:
     for mutation in drawn:
         planted.check_mutation(spark, MUTATED_ROWS, mutation)
     figure("mutations_without_false_pass_or_false_alarm", f"{len(drawn)} of {MUTATIONS}, SEED={seed}")
+
+
+def test_shows_1_through_windows(figure: Figure, spark: SparkSession) -> None:
+    figure("unchanged_windows", planted_windows.check_equal(spark, ROWS))
+    for each in (1, 100):
+        found = planted_windows.check_each(spark, ROWS, each)
+        figure(f"planted_{each}_of_each_of_{len(planted_windows.KINDS)}_kinds_of_windows", found)
 
 
 def test_shows_5_half_of_a_million_differ(figure: Figure, spark: SparkSession) -> None:

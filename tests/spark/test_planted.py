@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tests import planted
+from tests import planted, planted_windows
 
 
 def test_some_of_each_kind_are_counted_exactly(spark: SparkSession) -> None:
@@ -22,3 +22,11 @@ def test_half_of_the_rows_differ(spark: SparkSession) -> None:
 def test_mutations_at_the_edges_are_found(spark: SparkSession) -> None:
     for mutation in planted.mutations(seed=7, how_many=5, count=3_000):
         planted.check_mutation(spark, 3_000, mutation)
+
+
+def test_some_of_each_kind_are_counted_exactly_in_windows(spark: SparkSession) -> None:
+    planted_windows.check_each(spark, 3_000, 3)
+
+
+def test_equal_windows_are_equal(spark: SparkSession) -> None:
+    planted_windows.check_equal(spark, 3_000)
