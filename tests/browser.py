@@ -69,10 +69,14 @@ class Page:
         return [tab["url"] for tab in self.call("Target.getTargets")["targetInfos"] if tab["type"] == "page"]
 
     def press_mouse(self, element: str) -> None:
-        """Press the mouse's button in the middle of the element that an expression gives, once it stands still."""
+        """Press the mouse's button in the middle of the element that an expression gives, once it stands still.
+
+        The element may lie in a frame of the page. A press, unlike a call of `click()`, may open a tab.
+        """
         middle = (
             f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
-            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            "const r = e.getBoundingClientRect(), f = e.ownerDocument.defaultView.frameElement?.getBoundingClientRect(); "
+            "return [r.x + r.width / 2 + (f?.x ?? 0), r.y + r.height / 2 + (f?.y ?? 0)]; })()"
         )
         x, y = self.run(middle)
         while (moved := self.run(f"new Promise((done) => setTimeout(() => done({middle}), 100))")) != [x, y]:

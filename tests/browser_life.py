@@ -107,18 +107,18 @@ class Desk:
         """Follow a link within it."""
         found = _named("main a", text)
         self.until(found, RUN_SECONDS)
-        self.inside(f"void {found}.click()")
+        self.page.press_mouse(_inside(found))
 
     def act(self, label: str, **fields: str) -> str:
         """Press a button, read what it will do, fill what it asks for, and confirm; return what was read."""
         button = _named("main button", label)
         self.until(button, RUN_SECONDS)
-        self.inside(f"void {button}.click()")
+        self.page.press_mouse(_inside(button))
         self.until("document.getElementById('question').open")
         told = str(self.inside("document.getElementById('question').innerText"))
         for kind, value in fields.items():
             self.inside(f"void (document.querySelector('dialog {kind}').value = {json.dumps(value)})")
-        self.inside("void document.querySelector('dialog button.main').click()")
+        self.page.press_mouse(_inside("document.querySelector('dialog button.main')"))
         self.until("!document.getElementById('question').open")
         return told
 
