@@ -75,7 +75,8 @@ class Page:
         """
         middle = (
             f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); "
-            "const r = e.getBoundingClientRect(), f = e.ownerDocument.defaultView.frameElement?.getBoundingClientRect(); "
+            "const r = e.getBoundingClientRect(); "
+            "const f = e.ownerDocument.defaultView.frameElement?.getBoundingClientRect(); "
             "return [r.x + r.width / 2 + (f?.x ?? 0), r.y + r.height / 2 + (f?.y ?? 0)]; })()"
         )
         x, y = self.run(middle)
