@@ -251,12 +251,15 @@ def _verdict(stage: Stage, rewind_id: str) -> int:
 
 def _opened(desk: Desk, name: str, folder: Path) -> None:
     """Open a page of evidence from the embedded page, which may not open a window by itself."""
-    before = set(desk.page.tabs())
     desk.follow(f"{name} (a page of its own)")
-    wait_for("a tab of its own", lambda: bool(set(desk.page.tabs()) - before), PATIENCE)
-    (address,) = set(desk.page.tabs()) - before
-    assert address.endswith(name), address
-    desk.page.open(address)
+    opened: list[str] = []
+
+    def there() -> bool:
+        opened[:] = [tab for tab in desk.page.tabs() if tab.endswith(name)]
+        return bool(opened)
+
+    wait_for("a tab of its own", there, PATIENCE)
+    desk.page.open(opened[0])
     desk.page.until("document.querySelector('h1')", PATIENCE)
     assert "expected" in desk.page.text()
     desk.page.shoot(folder / "live-verdict.png")
