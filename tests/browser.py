@@ -66,7 +66,17 @@ class Page:
 
     def tabs(self) -> list[str]:
         """Return the addresses of all tabs."""
-        return [tab["url"] for tab in self.call("Target.getTargets")["targetInfos"] if tab["type"] == "page"]
+        return [tab["url"] for tab in self._tabs()]
+
+    def close(self, address: str) -> None:
+        """Close the tab of an address, and come to the front, without which a page stands still."""
+        for tab in self._tabs():
+            if tab["url"] == address:
+                self.call("Target.closeTarget", targetId=tab["targetId"])
+        self.call("Page.bringToFront")
+
+    def _tabs(self) -> list[dict[str, Any]]:
+        return [tab for tab in self.call("Target.getTargets")["targetInfos"] if tab["type"] == "page"]
 
     def press_mouse(self, element: str) -> None:
         """Press the mouse's button in the middle of the element that an expression gives, once it stands still.

@@ -259,6 +259,7 @@ def _opened(desk: Desk, name: str, folder: Path) -> None:
         return bool(opened)
 
     wait_for("a tab of its own", there, PATIENCE)
+    desk.page.close(opened[0])
     desk.page.open(opened[0])
     desk.page.until("document.querySelector('h1')", PATIENCE)
     assert "expected" in desk.page.text()
