@@ -80,6 +80,7 @@ def live_at_a_shell(stage: Stage) -> dict[str, Any]:
             wait_for(what, met, RUN_SECONDS)
 
         _live(stage, shell, wait)
+        wait("what was deleted", lambda: "rewind_deletions_total" in told)
         assert json.loads(_fetched(f"{url}/pointer/{name}"))["job_id"] == stage.live()
     shell.said("collect")
     shell.said("prove", "--dry-run")

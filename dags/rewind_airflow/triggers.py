@@ -107,9 +107,11 @@ class TriggerRollback(_Trigger):
         """Look at the registry, then trigger or skip."""
         rewind_id = run.rewind_id(context)
         with reactions(), transaction(run.settings().registry_url) as connection:
-            rewind = rewinds.read(connection, rewind_id)
-            plan = rewinds.read_plan(connection, rewind.plan_id)
+            rewind = rewinds.find(connection, rewind_id)
+            plan = None if rewind is None else rewinds.read_plan(connection, rewind.plan_id)
             observed = observing.read(connection, rewind_id)
+        if rewind is None or plan is None:
+            raise AirflowSkipException(f"rewind {rewind_id} was never opened: there is nothing to roll back")
         if rewind.state != lifecycle.ACTIVE:
             raise AirflowSkipException(f"rewind {rewind_id} is {rewind.state}")
         if plan.request.on_difference != ROLL_BACK or not observed.differences:

@@ -130,9 +130,10 @@ def test_the_reason_of_a_rejection_is_handed_on(installation, opened, judged, st
     assert conf["reason"] == "rejected by ada: too many"
 
 
-def test_a_run_that_opened_no_rewind_aborts_nothing(installation, context):
+@pytest.mark.parametrize("trigger", [TriggerAbort, TriggerRollback])
+def test_a_run_that_opened_no_rewind_takes_nothing_back(installation, context, trigger):
     with pytest.raises(AirflowSkipException, match="was never opened"):
-        TriggerAbort(task_id="abort", pipeline="visits").execute(context)
+        trigger(task_id="back", pipeline="visits").execute(context)
 
 
 @pytest.mark.parametrize("moved", ["pointer", "fact"])

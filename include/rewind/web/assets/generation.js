@@ -23,9 +23,14 @@ export function page(body, id) {
     section("Manifest", table("What it owns", ["name", "kind", "id", "state"], body.manifest.map((e) => [`${e.kind} ${e.name}`, e.name, e.kind, e.resource_id ?? "", badge(e.state)]))),
     section("Throughput", rateChart(body.throughput)),
     section("Batches", table("Newest batches", ["batch", "records", "up to", "committed"], body.batches.map((b) => [b.batch, whole(b.batch), whole(b.rows), vector(b.end), instant(b.at)]))),
-    section("Frozen", h("pre", { tabindex: "0", "aria-label": "Frozen configuration" }, JSON.stringify(body.frozen, null, 1)), table("Code", ["file", "sha256"], Object.entries(body.files).map(([name, hash]) => [name, name, h("code", {}, hash.slice(0, 12))]))),
+    section("Frozen", h("pre", { tabindex: "0", "aria-label": "Frozen configuration" }, JSON.stringify(body.frozen, null, 1)), code(Object.entries(body.files))),
     section("History", table("Its rewinds", ["rewind", "state", "since", "reason"], body.rewinds.map((r) => [r.id, link("rewind", r.id), badge(r.state), instant(r.created_at), r.reason])),
       table("Deleted", ["name", "kind", "result", "when"], body.deletions.map((d, n) => [n, d.name, d.kind, badge(d.result), instant(d.at)]))),
     section("Logs", openable(`Logs of ${id}`, body.logs[id], (name) => `api/streams/${encodeURIComponent(id)}/logs/${encodeURIComponent(name)}`)),
   ];
+}
+
+function code(files) {
+  const listed = table("Code", ["file", "sha256"], files.map(([name, hash]) => [name, name, h("code", {}, hash.slice(0, 12))]));
+  return h("details", { key: "code" }, h("summary", {}, `Code: ${files.length} files`), listed);
 }

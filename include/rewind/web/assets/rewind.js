@@ -32,7 +32,7 @@ function head({ rewind, pipeline, live, epoch }, judged) {
     ["Pipeline", pipeline], ["Kind", rewind.kind],
     ["Makes", link("generation", rewind.job_id)], ["Beside", rewind.live_job_id ? link("generation", rewind.live_job_id) : "none"],
     ["Live now", live ? `${live}, epoch ${epoch}` : "nothing"],
-    judged && ["Verdict", badge(judged.verdict), ` ${Object.entries(judged.counts).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`],
+    judged && ["Verdict", badge(judged.verdict), ` ${Object.entries(judged.counts).filter(([, rows]) => Number(rows)).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`],
     ["Since", instant(rewind.created_at)], rewind.ended_at && ["Ended", instant(rewind.ended_at)],
     rewind.reason && ["Reason", rewind.reason],
     ["Plan", h("code", {}, rewind.plan_id)], ["In Airflow", airflow(`dags/rewind_${pipeline}`, `rewind_${pipeline}`)],
