@@ -110,8 +110,10 @@ def _live(stage: Stage, shell: Shell, wait: Callable[[str, Callable[[], bool]], 
     wait("the end of the observation", lambda: _state(stage, rewind_id) == "finished")
     shell.said("rollback", name, "--no-dry-run", "--reason", "shown at a shell")
     wait("the way back", lambda: stage.live() == live)
-    second = shell.said("start", name, "--reason", "to be aborted")["rewind"]
-    wait("the second rewind", lambda: _state(stage, second) == "active")
+    again = shell.said("start", name, "--reason", "to be aborted")
+    second, run_id = again["rewind"], again["run_id"]
+    # While a task drives a step, an abort is refused.
+    wait("the second question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)))
     shell.said("abort", second, "--reason", "shown")
     wait("its end", lambda: _state(stage, second) == "aborted")
 
