@@ -209,22 +209,21 @@ def test_a_changed_bundle_is_refused(installation, opened, context, spark_submit
     assert submits() == ""
 
 
-@pytest.mark.parametrize(("dry_run", "arguments"), [(True, ["--dry-run"]), (False, [])])
-def test_collection_needs_no_rewind(installation, context, spark_submit, dry_run, arguments):
+@pytest.mark.parametrize(
+    ("kind", "job", "params", "arguments"),
+    [
+        (CollectSubmit, "collect_garbage", {"dry_run": True}, ["--dry-run"]),
+        (CollectSubmit, "collect_garbage", {"dry_run": False}, []),
+        (ProveSubmit, "prove", {"topic": ""}, []),
+        (ProveSubmit, "prove", {"topic": "visits"}, ["--topic", "visits"]),
+    ],
+)
+def test_collection_and_proof_need_no_rewind(installation, context, spark_submit, kind, job, params, arguments):
     submits = spark_submit(0)
-    context["params"] = {"dry_run": dry_run}
-    CollectSubmit(task_id="collect_garbage", job="collect_garbage").execute(context)
+    context["params"] = params
+    kind(task_id=job, job=job).execute(context)
     given = eval(submits())
-    assert given[next(i for i, a in enumerate(given) if a.endswith("/main/collect_garbage.py")) + 1 :] == arguments
-
-
-@pytest.mark.parametrize(("topic", "arguments"), [("", []), ("visits", ["--topic", "visits"])])
-def test_a_proof_is_of_all_mirrors_or_of_one(installation, context, spark_submit, topic, arguments):
-    submits = spark_submit(0)
-    context["params"] = {"topic": topic}
-    ProveSubmit(task_id="prove", job="prove").execute(context)
-    given = eval(submits())
-    assert given[next(i for i, a in enumerate(given) if a.endswith("/main/prove.py")) + 1 :] == arguments
+    assert given[next(i for i, a in enumerate(given) if a.endswith(f"/main/{job}.py")) + 1 :] == arguments
 
 
 def test_a_topic_that_is_no_name_is_refused_before_the_submit(installation, context, spark_submit):

@@ -60,10 +60,8 @@ def _prove(arguments: argparse.Namespace) -> int:
 
 
 def _record_deletion(arguments: argparse.Namespace) -> int:
-    url, wanted = (
-        context.settings().registry_url,
-        (arguments.topic, arguments.partition, arguments.start, arguments.end),
-    )
+    url = context.settings().registry_url
+    wanted = (arguments.topic, arguments.partition, arguments.start, arguments.end)
     if arguments.dry_run:
         with snapshot(url) as connection:
             found = deletions.look(connection, *wanted)

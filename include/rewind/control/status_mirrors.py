@@ -53,11 +53,8 @@ def mirrors_of(connection: Connection, ends: Ends, now: datetime, url: str) -> t
         now: The instant that ages are counted to, UTC without zone.
         url: Of the registry, under which what its commits sum up to is kept.
     """
-    held, proven, prefix = (
-        mirror_sums.newest(connection, url),
-        proof_log.newest_of_all(connection),
-        names.mirror_owner(""),
-    )
+    held, proven = mirror_sums.newest(connection, url), proof_log.newest_of_all(connection)
+    prefix = names.mirror_owner("")
     wished = [owner.removeprefix(prefix) for owner in streams.owners_of(connection, streams.MIRROR)]
     topics = sorted({*held, *wished})
     drivers = Drivers(connection, [names.mirror_owner(topic) for topic in topics], now)

@@ -70,7 +70,8 @@ class Prover:
 
     def proof(self, before: Sequence[Hole]) -> Proof:
         """Return what is found; `before` are asked offsets that the mirror begins after."""
-        due = checks.expected(self._spark, self._read, self._absent())
+        absent = self._absent()
+        due = checks.expected(self._spark, self._read, absent)
         found = checks.buckets(self._rows()).persist()
         theirs = checks.buckets(_hashed(self._source.rows(self._overlap))).persist()
         try:
@@ -80,7 +81,7 @@ class Prover:
             found.unpersist()
             theirs.unpersist()
         unlike = self._unlike(bad["differ"])
-        holes = [*before, *self._holes(_joined(bad["lack"], bad["repeat"]), unlike)]
+        holes = [*before, *self._holes(absent, _joined(bad["lack"], bad["repeat"]), unlike)]
         return Proof(
             topic=self._source.topic.name,
             topic_id=self._state.topic_id,
@@ -134,9 +135,8 @@ class Prover:
             spans.setdefault(row["partition"], []).append(OffsetRange(start, start + checks.BUCKET))
         return {p: merged(parts) for p, parts in spans.items()}
 
-    def _holes(self, lacking: Parts, unlike: Unlike) -> list[Hole]:
+    def _holes(self, absent: Parts, lacking: Parts, unlike: Unlike) -> list[Hole]:
         """Return the holes of what was read: those known beforehand, and those found where these do not tell all."""
-        absent = self._absent()
         asked = {p: within(self._read[p], parts) for p, parts in lacking.items()}
         whole = {p: OffsetRange(parts[0].start, parts[-1].end) for p, parts in asked.items() if parts}
         real = holes_in(self._spark, self._path, self._state.version, whole, self._state.topic_id) if whole else {}

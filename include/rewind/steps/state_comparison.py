@@ -151,16 +151,18 @@ def _found(work: _Work, trusted_from: int, records: Records) -> StateFound:
         touched = [_read(work, view, operator) for view in (ahead, late)]
         return states.classed(pairs[operator], closed_by, trusted_from, *touched)
 
-    counts = {operator: _counts(told(operator, None)) for operator in work.operators}
     sample: list[Mapping[str, Any]] = []
-    if differing := [operator for operator in work.operators if _differing(counts[operator])]:
-        # Only now: what each job left out as late is told by the mirror, which takes its time.
-        late = _touched(work, "late", _late_in_one(work, closed_by))
-        for operator in differing:
-            counts[operator] = _counts(told(operator, late))
-            sample += _sample(told(operator, late), operator)
-    for kept in pairs.values():
-        kept.unpersist()
+    try:
+        counts = {operator: _counts(told(operator, None)) for operator in work.operators}
+        if differing := [operator for operator in work.operators if _differing(counts[operator])]:
+            # Only now: what each job left out as late is told by the mirror, which takes its time.
+            late = _touched(work, "late", _late_in_one(work, closed_by))
+            for operator in differing:
+                counts[operator] = _counts(told(operator, late))
+                sample += _sample(told(operator, late), operator)
+    finally:
+        for kept in pairs.values():
+            kept.unpersist()
     batches = {job_id: batch.batch for job_id, batch in work.batches.items()}
     by_name = {str(operator): counted for operator, counted in counts.items()}
     return StateFound(by_name, tuple(sample[:SAMPLE]), batches, _untold(counts.values()))
