@@ -43,6 +43,8 @@ class Stage:
             "REWIND_JARS": str(jars),
             "REWIND_PIPELINES": str(self.pipelines),
             "PATH": os.environ["PATH"],
+            # The newest night would begin with the stack.
+            "REWIND_NIGHTLY_SCHEDULE": "never",
             **(environment or {}),
         }
         self.stack: Stack = self.up()

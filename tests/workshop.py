@@ -90,11 +90,17 @@ class Workshop:
         wait_for("the new partitions", lambda: len(self.end()) == count)
 
     def produce(
-        self, *records: tuple[bytes | None, bytes | None], partition: int = 0, topic: str | None = None
+        self,
+        *records: tuple[bytes | None, bytes | None],
+        partition: int = 0,
+        topic: str | None = None,
+        at: Callable[[int], datetime] | None = None,
     ) -> None:
+        """Write records; `at` gives the Kafka timestamp of the n-th, which else is now."""
         producer = KafkaProducer(bootstrap_servers=self.settings.bootstrap, linger_ms=20)
-        for key, value in records:
-            producer.send(topic or self.topic, key=key, value=value, partition=partition)
+        for n, (key, value) in enumerate(records):
+            stamp = None if at is None else int(at(n).timestamp() * 1000)
+            producer.send(topic or self.topic, key=key, value=value, partition=partition, timestamp_ms=stamp)
         producer.flush()
         producer.close()
 

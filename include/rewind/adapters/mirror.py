@@ -134,6 +134,25 @@ def offsets_at(spark: SparkSession, path: str, topic_id: str, instant: datetime)
     return {row["partition"]: row["first"] for row in first.collect()}
 
 
+def offsets_before(spark: SparkSession, path: str, topic_id: str, instants: Sequence[datetime]) -> list[Vector]:
+    """Return per instant and partition the offset after the last mirrored record that is older.
+
+    A record with a wrong clock moves what it moves forward, never the end of all that come after it.
+    """
+    rows = spark.read.format("delta").load(path)
+    older = rows.where((F.col("timestamp") < F.lit(max(instants))) & (F.col("topic_id") == topic_id))
+    last = [
+        F.max(F.when(F.col("timestamp") < F.lit(instant), F.col("offset"))).alias(str(number))
+        for number, instant in enumerate(instants)
+    ]
+    # One row a partition of the topic.
+    found = older.groupBy("partition").agg(*last).collect()
+    return [
+        {row["partition"]: row[str(number)] + 1 for row in found if row[str(number)] is not None}
+        for number in range(len(instants))
+    ]
+
+
 def undeclared(
     spark: SparkSession, path: str, version: int, ranges: Ranges, *, topic_id: str, declared: StructType
 ) -> list[str]:

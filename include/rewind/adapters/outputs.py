@@ -77,13 +77,17 @@ def read_dead(
     return _located(spark, settings, generation, generation.dead_letter_topic, outputs.DEAD, unread or {})
 
 
-def first_whole(spark: SparkSession, settings: Settings, generation: Generation) -> Vector:
+def first_whole(
+    spark: SparkSession, settings: Settings, generation: Generation, unread: Mapping[str, Vector] | None = None
+) -> Vector:
     """Return the first source offset that is still whole in a generation's output, per partition.
 
-    Empty when nothing was ever taken from the output: then the generation's own start counts.
+    Empty when nothing was ever taken from the output, or from what a frontier names as unread of it: then the
+    generation's own start counts.
     """
     topic, rows = read_rows(spark, settings, generation)
-    if not any(topic.earliest.values()):
+    known = (unread or {}).get(topic.id, {})
+    if all(offset <= known.get(p, 0) for p, offset in topic.earliest.items()):
         return {}
     # One row a source partition.
     return {row["p"]: row["first"] for row in outputs.first_whole(rows).collect()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from rewind.control import schema
 from rewind.control.database import now
@@ -58,6 +58,11 @@ def add_wave(connection: Connection, rewind_id: str, wave: int, cut: Sequence[Ma
         body = {str(p): [r.start, r.end] for p, r in ranges.items()}
         values = {"rewind_id": rewind_id, "number": number, "wave": wave, "ranges": body, "state": "planned"}
         connection.execute(insert(_table).values(**values))
+
+
+def forget(connection: Connection, rewind_id: str) -> None:
+    """Delete the chunks of a replay, which leaves nothing behind."""
+    connection.execute(delete(_table).where(_table.c.rewind_id == rewind_id))
 
 
 def begin(connection: Connection, rewind_id: str, number: int) -> None:

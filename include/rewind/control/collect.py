@@ -10,7 +10,18 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from rewind.control import generations, leases, manifest, rewinds, schema, shared_outputs, streams, supervise, tables
+from rewind.control import (
+    generations,
+    leases,
+    manifest,
+    nights,
+    rewinds,
+    schema,
+    shared_outputs,
+    streams,
+    supervise,
+    tables,
+)
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
@@ -92,12 +103,19 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 def unlisted(settings: Settings) -> list[str]:
     """Return topics, tables and folders that look like a generation's and stand in no manifest: told, never deleted."""
     with transaction(settings.registry_url) as connection:
-        listed = manifest.listed(connection) | shared_outputs.names(connection)
+        listed = manifest.listed(connection) | shared_outputs.names(connection) | _of_nights(settings, connection)
         outputs = generations.outputs(connection)
     likely = re.compile(rf"({'|'.join(map(re.escape, sorted(outputs)))})-[gr][1-9]\d*(-dead)?") if outputs else None
     topics = [name for name in Broker(settings).topics() if likely is not None and likely.fullmatch(name)]
     folders = [str(path) for path in sorted(settings.generations.glob("*"))]
     return [name for name in (*topics, *tables.all_names(settings), *folders) if name not in listed]
+
+
+def _of_nights(settings: Settings, connection: Connection) -> set[str]:
+    """Return what nightly replays that died may have left: the next one of their pipeline deletes it."""
+    left = nights.with_scratch(connection)
+    folders = {str(settings.generations / replay_id) for replay_id in left}
+    return folders.union(*(nights.tables_of(connection, replay_id) for replay_id in left))
 
 
 def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:

@@ -173,7 +173,7 @@ body { background: var(--page); color: var(--text); font: 15px/1.5 system-ui, "D
   max-width: 70rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin: 1.75rem 0 .5rem; }
 h1, h2, p, dd { overflow-wrap: anywhere; } td, th { overflow-wrap: break-word; max-width: 32rem; }
-.pass { color: var(--good); } .fail, .bad { color: var(--bad); } .error { color: var(--warn); }
+.pass, .consistent { color: var(--good); } .fail, .drifted, .bad { color: var(--bad); } .error { color: var(--warn); }
 .quiet, caption, thead th { color: var(--quiet); font-size: .85rem; font-weight: 400; text-align: left; }
 table { border-collapse: collapse; margin: .25rem 0 1rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
@@ -193,7 +193,7 @@ TEMPLATE = (
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ body.verdict or "Comparison" }}: {{ about.pipeline }} {{ about.rewind_id }}</title>
+<title>{{ body.verdict or "Comparison" }}: {{ about.pipeline }} {{ about.rewind_id or about.night }}</title>
 <style>"""
     + STYLE
     + """</style>
@@ -206,9 +206,11 @@ TEMPLATE = (
 <dt>{{ name.replace("_", " ") }}</dt><dd>{{ value }}</dd>
 {% endfor %}
 {% if body.at %}<dt>given at</dt><dd>{{ body.at }} UTC, attempt {{ body.attempt }}</dd>{% endif %}
+{% if about.rewind_id %}
 <dt>answer</dt>
 <dd>{% if approval %}{{ approval.answer }} by {{ approval.person or "an unnamed person" }}{% if approval.reason %}:
 {{ approval.reason }}{% endif %}{% else %}none yet{% endif %}</dd>
+{% endif %}
 </dl>
 {% if ranges %}
 <h2>What was compared</h2>

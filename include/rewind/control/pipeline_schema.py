@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rewind.core.nights import LEAST_SHARE
 from rewind.core.pipeline import (
     APPEAR,
     ENTER,
@@ -103,6 +104,14 @@ SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "properties": {"lag_records": _COUNT, "late_share": _SHARE, "null_share": _SHARE},
+        },
+        "nightly": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "partitions": {"type": "array", "items": {"type": "integer", "minimum": 0}, "uniqueItems": True},
+                "share": {"type": "number", "minimum": LEAST_SHARE, "maximum": 1},
+            },
         },
         "compare": {
             "type": "object",

@@ -117,10 +117,26 @@ def parse(name: str, body: Any) -> Pipeline:
         lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
         late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
         null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
+        **_nightly(body),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
         rules=_rules(body.get("compare", {}), output.get("key", ())),
         row_rules=_row_rules(body.get("compare", {}).get("rows", ())),
     )
+
+
+def _nightly(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sample of nightly replays.
+
+    Raises:
+        RefusedError: A pipeline with state declares one: its results may count records of any key and partition.
+    """
+    declared = body.get("nightly", {})
+    if declared and body.get("stateful", False):
+        raise RefusedError("pipeline.yaml.nightly", "is only for a pipeline without state", "Leave it out")
+    return {
+        "nightly_partitions": tuple(sorted(declared.get("partitions", ()))),
+        "nightly_share": float(declared.get("share", 1.0)),
+    }
 
 
 def _rules(compare: Mapping[str, Any], key: Sequence[str]) -> tuple[ColumnRule, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CTE, Connection, Row, Select, Subquery, case, func, insert, select, update
+from sqlalchemy import CTE, Connection, Row, Select, Subquery, case, delete, func, insert, select, update
 
 from rewind.control import schema
 from rewind.control.database import now, vector_from_json, vector_to_json
@@ -30,6 +30,11 @@ def record(connection: Connection, owner: str, token: int, made: Batch) -> None:
     if connection.execute(update(_table).where(mine).values(**values)).rowcount == 0:
         values |= {"owner": owner, "batch": made.batch, "token": token, "at": now()}
         connection.execute(insert(_table).values(**values))
+
+
+def forget(connection: Connection, owner: str) -> None:
+    """Delete what a stream has committed: of a replay, which leaves nothing behind."""
+    connection.execute(delete(_table).where(_table.c.owner == owner))
 
 
 def newest(connection: Connection, owner: str) -> Batch | None:

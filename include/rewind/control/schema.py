@@ -261,6 +261,33 @@ mirror_proofs = Table(
     Column("at", DateTime, nullable=False),
 )
 
+nights = Table(
+    "nights",
+    metadata,
+    Column("replay_id", String(249), primary_key=True),
+    Column("pipeline", String(249), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("label", String(10), nullable=False),
+    Column("start_at", DateTime, nullable=False),
+    Column("end_at", DateTime, nullable=False),
+    Column("sample", JSON, nullable=False),
+    Column("sample_hash", String(16), nullable=False),
+    Column("ranges", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("job_id", String(249)),
+    Column("reason", Text, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("fields", JSON, nullable=False),
+    Column("frontier", JSON(none_as_null=True)),
+    Column("began_at", DateTime),
+    Column("ended_at", DateTime),
+    Column("scratch", Integer, nullable=False),
+    UniqueConstraint("pipeline", "number"),
+    UniqueConstraint("pipeline", "start_at", "end_at", "sample_hash"),
+)
+
 announcements = Table(
     "announcements",
     metadata,

@@ -16,7 +16,7 @@ LONGEST = 249
 LONGEST_SUFFIX = "-g99999-dead"
 """What is added at most to a declared name; a pipeline must not outgrow its names while it is rewound."""
 _LEGAL = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]*")
-_JOB_ID = re.compile(r"(?P<pipeline>.+)-(?P<kind>[gr])(?P<number>[1-9][0-9]*)")
+_JOB_ID = re.compile(r"(?P<pipeline>.+)-(?P<kind>[grn])(?P<number>[1-9][0-9]*)")
 
 
 def job_id(pipeline: str, number: int) -> str:
@@ -29,8 +29,13 @@ def repair_id(pipeline: str, number: int) -> str:
     return f"{pipeline}-r{number}"
 
 
+def replay_id(pipeline: str, number: int) -> str:
+    """Return the id of nightly replay `number` of a pipeline."""
+    return f"{pipeline}-n{number}"
+
+
 def parse_job_id(text: str) -> tuple[str, str, int]:
-    """Return pipeline, kind (`g` or `r`) and number of a job id.
+    """Return pipeline, kind (`g`, `r`, or `n` for a nightly replay) and number of a job id.
 
     Raises:
         RefusedError: `text` is no job id.
@@ -60,6 +65,11 @@ def shared_output(base: str) -> str:
 def mirror_owner(topic: str) -> str:
     """Return under which name the mirror of a topic takes its lease."""
     return f"mirror-{topic}"
+
+
+def night_owner(pipeline: str) -> str:
+    """Return under which name the nightly replays of a pipeline take their lease: one at a time."""
+    return f"night-{pipeline}"
 
 
 def mirrored_topic(owner: str) -> str:

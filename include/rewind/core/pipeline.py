@@ -123,6 +123,8 @@ class Pipeline:
         expected: Columns expected to change.
         rules: Columns whose values may be equal without being the same, each once.
         row_rules: Rows expected to come, to go, or to move into or out of the dead letters; the first one met counts.
+        nightly_partitions: Source partitions that a nightly replay takes; none for all.
+        nightly_share: Share of the keys that it takes.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
     """
 
@@ -154,6 +156,8 @@ class Pipeline:
     expected: tuple[ExpectedChange, ...] = ()
     rules: tuple[ColumnRule, ...] = ()
     row_rules: tuple[RowRule, ...] = ()
+    nightly_partitions: tuple[int, ...] = ()
+    nightly_share: float = 1.0
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -183,5 +187,6 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     fields["output_key"] = tuple(fields["output_key"])
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
     fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
+    fields["nightly_partitions"] = tuple(fields.get("nightly_partitions", ()))
     fields["row_rules"] = tuple(RowRule(**rule) for rule in fields.get("row_rules", ()))
     return Pipeline(**fields)

@@ -38,7 +38,14 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 PATIENT = ("scheduler", "dag-processor")
 # What a shell may export and the stack decides itself.
 DECIDED = ("AIRFLOW_", "REWIND_", "SPARK_", "PYSPARK_", "PYTHONPATH")
-OF_DAGS = ("REWIND_GARBAGE_SCHEDULE", "REWIND_PROOF_SCHEDULE", "REWIND_NOTIFIER", "REWIND_NOTIFIER_ARGS")
+OF_DAGS = (
+    "REWIND_GARBAGE_SCHEDULE",
+    "REWIND_PROOF_SCHEDULE",
+    "REWIND_NIGHTLY_SCHEDULE",
+    "REWIND_NIGHTLY_ZONE",
+    "REWIND_NOTIFIER",
+    "REWIND_NOTIFIER_ARGS",
+)
 """What may be chosen beside the settings, and is read in DAG files alone."""
 
 

@@ -160,16 +160,21 @@ def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: 
 
 def _tables(settings: Settings, generation: Generation, pipeline: Pipeline) -> None:
     spark = session(f"make {generation.job_id}", pipeline.session_time_zone)
-    results, dead = generation.output_topic, generation.dead_letter_topic
-    for name in (results, dead):
+    for name in (generation.output_topic, generation.dead_letter_topic):
         with side_effect("table.create"):
-            place = str(tables.path(settings, name))
-            if name == dead:
-                table_id = delta_output.create_dead(spark, place)
-            else:
-                table_id = delta_output.create(spark, place, generation.frozen["output_schema"])
-            tables.mark(settings, name, table_id)
+            table_id = table(spark, settings, generation, name)
         _made(settings, generation.job_id, manifest.TABLE, name, table_id)
+
+
+def table(spark: SparkSession, settings: Settings, generation: Generation, name: str) -> str:
+    """Make a generation's table of results or of dead letters, unless it is there, and return its id."""
+    place = str(tables.path(settings, name))
+    if name == generation.dead_letter_topic:
+        table_id = delta_output.create_dead(spark, place)
+    else:
+        table_id = delta_output.create(spark, place, generation.frozen["output_schema"])
+    tables.mark(settings, name, table_id)
+    return table_id
 
 
 def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:

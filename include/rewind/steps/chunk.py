@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
 from rewind.adapters.delta_output import Write
 from rewind.adapters.sinks import sink_of
@@ -24,9 +24,15 @@ class Chunks:
     """Runs chunks into one generation's output."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, generation: Generation, pipeline: Pipeline, guard: Guard
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        generation: Generation,
+        pipeline: Pipeline,
+        guard: Guard,
+        only: Column | None = None,
     ) -> None:
-        """Examine the logic once."""
+        """Examine the logic once; `only` says which source records are processed, of those that are read."""
         self._pipeline = pipeline
         self._guard = guard
         self._history = History(spark, settings, pipeline, generation.topic_id)
@@ -34,6 +40,7 @@ class Chunks:
         self._contract = contract.examine(self._logic, pipeline, empty_records(spark))
         self._stamp = stamp_of(generation, guard.token)
         self._job = generation.job_id
+        self._only = only
         self._sink = sink_of(settings, generation, pipeline)
 
     def run(
@@ -47,7 +54,8 @@ class Chunks:
         """
         rows, records, repeats = self._history.read(ranges, version, accepted)
         self._guard.check()
-        ordered = encoding.in_source_order(rows.select(*SOURCE_COLUMNS), "partition", "offset")
+        wanted = rows if self._only is None else rows.where(self._only)
+        ordered = encoding.in_source_order(wanted.select(*SOURCE_COLUMNS), "partition", "offset")
         with side_effect("chunk.write"):
             encoded = encoding.encode(ordered, self._logic, self._pipeline, self._contract, self._stamp)
             self._sink.write(encoded, Write(f"{self._job}-backfill", number, number, ranges))

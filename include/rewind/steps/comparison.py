@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,8 @@ MANY = 10
 """Pairs of rows in all of which a column has to differ to be called a likely volatile."""
 MISCOUNTED = "miscounted"
 """Count of the rows that are too few or too many of what rules of rows expect."""
+Only = Callable[[DataFrame], DataFrame]
+"""Leaves some of an output's located rows out."""
 BAD = (*compare.DIFFERENCES, "repeated_differently", MISCOUNTED)
 """Counts that fail a verdict."""
 
@@ -64,6 +66,7 @@ def compared(
     horizon: Ranges,
     bounds: Bounds | None = None,
     unread: Mapping[str, Vector] | None = None,
+    only: Only | None = None,
 ) -> Found:
     """Compare what two generations wrote for the source offsets of a horizon.
 
@@ -77,11 +80,12 @@ def compared(
         horizon: Source offsets that both must hold.
         bounds: For pipelines with state, which of their results can be compared.
         unread: What a comparison up to the horizon's floor left unread; None to read both outputs whole.
+        only: Of pipelines without state, which of the located rows are looked at.
     """
     if bounds is not None:
         found = _compared_keyed(spark, settings, live, candidate, horizon, bounds, unread)
     else:
-        found = _compared_rows(spark, settings, live, candidate, horizon, unread)
+        found = _compared_rows(spark, settings, live, candidate, horizon, unread, only)
     # Of a part of both outputs nobody said how many there are.
     return found if unread is not None else counted(found, thaw(candidate.frozen["config"]).row_rules)
 
@@ -93,8 +97,11 @@ def _compared_rows(
     candidate: Generation,
     horizon: Ranges,
     unread: Mapping[str, Vector] | None,
+    only: Only | None,
 ) -> Found:
     read = [adapter.read(spark, settings, generation, unread) for generation in (live, candidate)]
+    if only is not None:
+        read = [replace(output, rows=only(output.rows)) for output in read]
     if candidate.state == lifecycle.STAGING:
         # What lies outside a repair's range is no business of it, not open.
         rows = [output.rows.where(compare.comparable(horizon)) for output in read]

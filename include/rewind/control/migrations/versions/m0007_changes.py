@@ -40,11 +40,11 @@ def upgrade() -> None:
         body = f"BEGIN {COUNT}; RETURN NULL; END"
         op.execute(f"CREATE OR REPLACE FUNCTION rewind_changed() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")
     for table, columns in WATCHED.items():
-        for statement in _triggers(connection.dialect.name, table, columns):
+        for statement in triggers(connection.dialect.name, table, columns):
             op.execute(statement)
 
 
-def _triggers(dialect: str, table: str, columns: str) -> list[str]:
+def triggers(dialect: str, table: str, columns: str) -> list[str]:
     if dialect == "postgresql":
         when = f"AFTER INSERT OR DELETE OR UPDATE{columns}"
         return [

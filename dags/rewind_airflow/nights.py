@@ -1,0 +1,140 @@
+"""When nights are, which of them were missed, and the task that replays one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import pendulum
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.timetables.interval import CronDataIntervalTimetable
+
+from rewind.control import generations, nights, supervise
+from rewind.control.database import transaction
+from rewind.control.nights import Replayed
+from rewind.core import nights as rules
+from rewind.core.nights import Night
+from rewind.core.settings import Settings
+from rewind.core.world import Generation
+from rewind_airflow import links, run
+from rewind_airflow.notify import Drifted
+from rewind_airflow.reactions import reactions
+from rewind_airflow.submits import Errand, RewindSubmit
+
+SCHEDULE, ZONE = "REWIND_NIGHTLY_SCHEDULE", "REWIND_NIGHTLY_ZONE"
+NEVER = "never"
+"""Schedule of an installation that replays only when somebody asks."""
+MOST_MISSED = 400
+"""Nights that are listed as missed at once, newest first: more than a year of them."""
+JOB = "nightly"
+
+Interval = tuple[datetime, datetime]
+
+
+def timetable(environment: Mapping[str, str] = os.environ) -> CronDataIntervalTimetable:
+    """Return when nights are: intervals between the ticks of a cron expression, in a zone's own time.
+
+    An installation that never replays by itself still has nights, for runs that are asked for.
+    """
+    schedule = environment.get(SCHEDULE) or "30 2 * * *"
+    cron = "30 2 * * *" if schedule == NEVER else schedule
+    return CronDataIntervalTimetable(cron, timezone=zone(environment))
+
+
+def zone(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the name of the zone in which nights are counted."""
+    return environment.get(ZONE) or "UTC"
+
+
+def schedule(environment: Mapping[str, str] = os.environ) -> CronDataIntervalTimetable | None:
+    """Return the schedule of the DAGs."""
+    return None if environment.get(SCHEDULE) == NEVER else timetable(environment)
+
+
+def missed(table: CronDataIntervalTimetable, since: datetime | None, until: datetime) -> list[Interval]:
+    """Return the intervals between two instants, in order, none for no first instant: nights that had no run."""
+    found: list[Interval] = []
+    at = until
+    while since is not None and at > since and len(found) < MOST_MISSED:
+        interval = table.infer_manual_data_interval(run_after=pendulum.instance(at))
+        if interval.start < since:
+            break
+        found.append((interval.start, interval.end))
+        at = interval.start
+    return found[::-1]
+
+
+class NightSubmit(RewindSubmit):
+    """Replays one night of a pipeline by the code of its live job."""
+
+    operator_extra_links = (links.PageLink(),)
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        """Replay a pipeline; nights of one wait for each other."""
+        super().__init__(job=JOB, pipeline=pipeline, max_active_tis_per_dag=1, **kwargs)
+
+    def errand(self, context: Context, settings: Settings) -> Errand:
+        """Name the live job, the night, and those before it that had no run; the code is the live job's own."""
+        night, live = self._night(context), self._live(settings)
+        with transaction(settings.registry_url) as connection:
+            since = nights.last_end(connection, night.pipeline, night.start)
+        code = supervise.frozen_bundle(settings, live.job_id, live.bundle)
+        if not code.main(JOB).is_file():
+            raise AirflowSkipException(_miss(settings, night, context["ti"].run_id, live.job_id))
+        gone = [[start.isoformat(), end.isoformat()] for start, end in missed(timetable(), since, night.start)]
+        arguments = [
+            *("--job-id", live.job_id, "--start", night.start.isoformat(), "--end", night.end.isoformat()),
+            *("--zone", zone(), "--sample", json.dumps(night.sample.to_json())),
+            *("--run-id", context["ti"].run_id, "--missed", json.dumps(gone)),
+        ]
+        return Errand(arguments, code)
+
+    def execute(self, context: Context) -> None:
+        """Replay, and end as the night did: red by a drift, skipped where nothing was replayed."""
+        super().execute(context)
+        with reactions(), transaction(run.settings().registry_url) as connection:
+            found = nights.find(connection, self._night(context))
+        if found is not None:
+            self._end(found)
+
+    def _end(self, found: Replayed) -> None:
+        told = f"{found.pipeline} {found.label} ({found.sample.told()}): {found.state}"
+        self.log.info("%s %s; evidence: %s", told, found.reason, found.replay_id)
+        if found.state == rules.DRIFTED:
+            fields = sorted({name for columns in found.fields.values() for name in columns})
+            where = f" in {', '.join(fields)}" if fields else ""
+            raise Drifted(f"{told}{where}: {found.reason}. Evidence: {found.replay_id}, attempt {found.attempt}")
+        if found.state == rules.NOT_REPLAYED:
+            raise AirflowSkipException(f"{told}: {found.reason}")
+
+    def _live(self, settings: Settings) -> Generation:
+        assert self.pipeline is not None
+        with transaction(settings.registry_url) as connection:
+            found = generations.live(connection, self.pipeline)
+        if found is None:
+            raise AirflowSkipException(f"{self.pipeline}: nothing is deployed")
+        return found[0]
+
+    def _night(self, context: Context) -> Night:
+        assert self.pipeline is not None
+        start, end = context.get("data_interval_start"), context.get("data_interval_end")
+        if start is None or end is None:
+            # A run that somebody asked for without a date: the newest night that is over when it was asked for.
+            asked = context["dag_run"].run_after
+            interval = timetable().infer_manual_data_interval(run_after=pendulum.instance(asked))
+            start, end = interval.start, interval.end
+        params = context["params"]
+        sample = rules.sample_of({"partitions": params["partitions"] or [], "share": params["share"]})
+        return Night(self.pipeline, start, end, rules.label_of(start, zone()), sample)
+
+
+def _miss(settings: Settings, night: Night, run_id: str, job_id: str) -> str:
+    """Record that a night cannot be replayed, and return why."""
+    reason = f"{job_id} was frozen before there were nightly replays: rewind with same_code"
+    with transaction(settings.registry_url) as connection:
+        nights.miss(connection, night, {}, run_id, reason)
+    return reason

@@ -1,0 +1,271 @@
+"""A nightly replay: does the live job still give the answers that it gave?
+
+A stretch of history is replayed from the mirror through the live job's frozen code and compared with what live wrote.
+A difference is a drift: the answers depend on more than the records, on a clock, an order or something outside.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rewind.adapters import mirror as table
+from rewind.adapters import outputs
+from rewind.adapters.mirror_reader import read_state
+from rewind.adapters.session import session_of
+from rewind.control import bundle, evidence, generations, nights, progress, supervise
+from rewind.control.database import now, transaction
+from rewind.control.guard import Guard
+from rewind.control.nights import Replayed
+from rewind.control.ports import Lifecycle
+from rewind.core import lifecycle, names
+from rewind.core import nights as rules
+from rewind.core.crash import side_effect
+from rewind.core.errors import RefusedError
+from rewind.core.horizon import Frontier, horizon
+from rewind.core.nights import Night, Sample
+from rewind.core.offsets import Ranges, Vector, all_told, ends, lower, starts, total
+from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.settings import Settings
+from rewind.core.world import Generation, MirrorState
+from rewind.steps import comparison, replay
+from rewind.steps.comparison import Found
+from rewind.steps.logic import load_logic
+from rewind.steps.stream import checked_topic
+
+log = logging.getLogger(__name__)
+
+Interval = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run asks for.
+
+    Attributes:
+        interval: The night's, in UTC.
+        zone: Time zone of its date.
+        sample: Which records.
+        run_id: The run.
+        missed: Intervals before it, in order, of which no run came.
+    """
+
+    interval: Interval
+    zone: str
+    sample: Sample
+    run_id: str
+    missed: Sequence[Interval] = ()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one attempt is about."""
+
+    settings: Settings
+    live: Generation
+    pipeline: Pipeline
+    state: MirrorState
+    night: Night
+    recorded: Replayed
+
+
+@dataclass
+class _Answer:
+    """What came out; until all is answered it is an error."""
+
+    state: str = rules.ERROR
+    reason: str = ""
+    compared: Ranges = field(default_factory=dict)
+    found: Found = field(default_factory=lambda: Found({}))
+    frontier: Frontier | None = None
+
+
+def run(settings: Settings, given: Mapping[str, str]) -> None:
+    """Replay a night of a live job, compare, and record what was found; a drift is an answer, not an error.
+
+    Args:
+        settings: The installation.
+        given: Arguments of the main, as text.
+
+    Raises:
+        RefusedError: The night cannot be replayed as asked.
+        IntegrityError: The mirror lacks records, or code of ours was not loaded from the frozen bundle.
+    """
+    asked, job_id = _asked(given), given["job_id"]
+    with transaction(settings.registry_url) as connection:
+        live = generations.read(connection, job_id)
+    pipeline = thaw(live.frozen["config"])
+    load_logic(pipeline)
+    bundle.check_origin(sys.modules, supervise.frozen_bundle(settings, job_id, live.bundle).folder)
+    replayed(session_of(live, pipeline), settings, live, asked)
+
+
+def _asked(given: Mapping[str, str]) -> Asked:
+    read: dict[str, Any] = {}
+    for name in ("sample", "missed"):
+        try:
+            read[name] = json.loads(given[name])
+        except ValueError:
+            raise RefusedError(name, f"{given[name]!r} is not JSON", f"As in {rules.EXAMPLE}") from None
+    missed = [rules.interval(*pair) for pair in read["missed"]]
+    sample = rules.sample_of(read["sample"])
+    return Asked(rules.interval(given["start"], given["end"]), given["zone"], sample, given["run_id"], missed)
+
+
+def replayed(spark: SparkSession, settings: Settings, live: Generation, asked: Asked) -> Replayed:
+    """Replay a night in a session that has the live job's code, and return what was recorded; see `run`."""
+    pipeline = thaw(live.frozen["config"])
+    topic = checked_topic(settings, pipeline, live)
+    rules.check_sample(asked.sample, pipeline, topic.latest)
+    state = read_state(settings, topic, pipeline.transactional)
+    if state is None:
+        raise RefusedError("source.topic", f"{topic.name!r} has no mirror", f"Start it with mirror_{topic.name}")
+    night = Night(pipeline.name, *asked.interval, rules.label_of(asked.interval[0], asked.zone), asked.sample)
+    with Guard(settings, names.night_owner(pipeline.name)) as guard:
+        _clear(settings, pipeline.name)
+        recorded = _begun(spark, settings, live, state, night, asked)
+        work, answer = _Work(settings, live, pipeline, state, night, recorded), _Answer()
+        try:
+            _answer(spark, work, guard, answer)
+        except Exception as error:
+            answer.state, answer.reason = rules.ERROR, f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            told = _store(work, answer)
+            _clear(settings, pipeline.name)
+    return told
+
+
+def _begun(
+    spark: SparkSession, settings: Settings, live: Generation, state: MirrorState, night: Night, asked: Asked
+) -> Replayed:
+    """Record the nights that were missed and that this one begins, each with its offsets."""
+    missed = [replace(night, start=s, end=e, label=rules.label_of(s, asked.zone)) for s, e in asked.missed]
+    wanted = [*missed, night]
+    instants = sorted({instant for each in wanted for instant in (each.start, each.end)})
+    path = table.table_path(settings, live.source_topic)
+    found = table.offsets_before(spark, path, live.topic_id, instants)
+    begins = state.start()
+    at = {instant: {**begins, **offsets} for instant, offsets in zip(instants, found, strict=True)}
+    with side_effect("night.begin"), transaction(settings.registry_url) as connection:
+        replayable = lower(progress.position(connection, live.job_id, live.handoff), state.end())
+        for each in missed:
+            known = nights.known(connection, night.pipeline)
+            ranges = rules.range_of(each, known, at[each.start], at[each.end], replayable)
+            made = nights.miss(
+                connection, each, ranges, asked.run_id, "no run came: the DAG was paused, or Airflow down"
+            )
+            log.warning("%s was not replayed: %s", made.label, all_told(made.ranges) or "no offsets")
+        known = nights.known(connection, night.pipeline)
+        ranges = rules.range_of(night, known, at[night.start], at[night.end], replayable)
+        begun = nights.begin(connection, night, ranges, asked.run_id, live.job_id)
+    log.info(
+        "%s: night %s, attempt %d, %s: %s",
+        begun.replay_id,
+        begun.label,
+        begun.attempt,
+        night.sample.told(),
+        all_told(begun.ranges) or "no offsets",
+    )
+    return begun
+
+
+def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: _Answer) -> None:
+    settings, live, recorded = work.settings, work.live, work.recorded
+    with transaction(settings.registry_url) as connection:
+        before = nights.frontier_before(connection, work.night, live.job_id)
+        position = progress.position(connection, live.job_id, live.handoff)
+    unread = before.unread if before is not None else {}
+    whole = outputs.first_whole(spark, settings, live, unread)
+    asked = {
+        p: r for p, r in recorded.ranges.items() if not recorded.sample.partitions or p in recorded.sample.partitions
+    }
+    answer.compared = horizon(starts(asked), live.start, whole, ends(asked), position)
+    answer.frontier = before
+    if not total(answer.compared):
+        answer.state, answer.reason = _nothing(live, asked, whole)
+        return
+    made = replay.prepared(
+        spark, live, recorded.replay_id, answer.compared, work.state, Lifecycle(settings.registry_url)
+    )
+    replay.make(spark, settings, made)
+    replay.run(spark, settings, made, answer.compared, work.state.version, recorded.sample, guard)
+    bounds = comparison.bounds_of(settings, live, made, comparison.NOTHING if before is None else before.closed)
+    only = replay.only(spark, settings, made, answer.compared, work.state.version, recorded.sample)
+    answer.found = comparison.compared(spark, settings, live, made, answer.compared, bounds, unread, only)
+    answer.state, answer.reason = _judged(answer, work.pipeline, total(asked))
+    answer.frontier = Frontier(ends(recorded.ranges), answer.found.unread, 0 if bounds is None else bounds.closed_by)
+
+
+def _nothing(live: Generation, asked: Ranges, whole: Vector) -> tuple[str, str]:
+    if not total(asked):
+        return rules.NOTHING, "no record came"
+    begins = {p: max(offset, whole.get(p, 0)) for p, offset in live.start.items()}
+    return rules.NOT_REPLAYED, f"nothing of it stands in the output of {live.job_id}, which is whole from {begins} on"
+
+
+def _judged(answer: _Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
+    """Return the state of a night that was compared, and why it is not consistent."""
+    compared = total(answer.compared)
+    verdict, reason = comparison.judge(answer.found, compared, pipeline.late_share)
+    if volatile := comparison.likely_volatile(answer.found):
+        reason += f"; {', '.join(volatile)} differs in all rows: does it depend on a clock?"
+    if compared < asked:
+        reason += f"{'; ' if reason else ''}{asked - compared} older offsets are not in the output of the live job"
+    # Nothing on both sides is no sign of health; nobody is to be woken for it either.
+    states = {lifecycle.PASS: rules.CONSISTENT, lifecycle.FAIL: rules.DRIFTED, lifecycle.ERROR: rules.NOTHING}
+    return states[verdict], reason
+
+
+def _store(work: _Work, answer: _Answer) -> Replayed:
+    recorded, found = work.recorded, answer.found
+    about = {
+        "night": recorded.label,
+        "replay_id": recorded.replay_id,
+        "pipeline": recorded.pipeline,
+        "live": work.live.job_id,
+        "candidate": recorded.replay_id,
+        "topic": work.live.source_topic,
+        "output": work.live.output_topic,
+        "replayed": recorded.sample.told(),
+        "from": f"{recorded.start_at}Z",
+        "to": f"{recorded.end_at}Z",
+        "run": recorded.run_id,
+    }
+    body: dict[str, Any] = {
+        "about": about,
+        "attempt": recorded.attempt,
+        "at": now(),
+        "verdict": answer.state,
+        "reason": answer.reason,
+        "counts": found.counts,
+        "fields": found.fields,
+        "sample": found.sample,
+        "floor": starts(answer.compared),
+        "ceiling": ends(answer.compared),
+        "parameters": recorded.sample.to_json(),
+    }
+    evidence.write(work.settings, recorded.replay_id, f"night-{recorded.attempt}", body)
+    with side_effect("night.finish"), transaction(work.settings.registry_url) as connection:
+        nights.finish(
+            connection, recorded.replay_id, answer.state, answer.reason, found.counts, found.fields, answer.frontier
+        )
+        told = nights.read(connection, recorded.replay_id)
+    level = logging.INFO if answer.state != rules.DRIFTED else logging.ERROR
+    log.log(level, "%s %s: %s %s", told.label, told.state, told.reason, json.dumps(dict(told.counts)))
+    return told
+
+
+def _clear(settings: Settings, pipeline: str) -> None:
+    """Delete what nights of a pipeline wrote, that of any that died too: only one runs at a time."""
+    with transaction(settings.registry_url) as connection:
+        left = nights.with_scratch(connection, pipeline)
+    for replay_id in left:
+        replay.clear(settings, replay_id)

@@ -1,0 +1,78 @@
+"""Nightly replays of real jobs: from the mirror, through the frozen code, against what live wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import pytest
+from kafka import KafkaProducer
+
+from rewind.core.offsets import OffsetRange
+from tests import nightly_life
+from tests.nightly_life import day, evidence, found, replay, submitted, visit
+from tests.nightly_life import FIRST, DAY
+from tests.workshop import Workshop
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+
+def counts(body: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in body.items() if count}
+
+
+def test_nights_join_a_drift_is_found_and_a_sample_says_so(workshop: Callable[..., Workshop]) -> None:
+    shop = workshop("nightly", 2)
+    for night in range(3):
+        for partition in range(2):
+            day(shop, night, 40, partition)
+    live = shop.deploy()
+    for owner in (live, shop.mirror):
+        shop.start(owner)
+        shop.caught_up(owner)
+    first = replay(shop, live, 0)
+    assert (first.replay_id, first.label, first.state, first.attempt) == ("nightly-n1", "2025-09-04", "consistent", 1)
+    assert first.ranges == {0: OffsetRange(0, 40), 1: OffsetRange(0, 40)}
+    assert counts(first.counts) == {"rows": 80, "equal": 80, "open": 160}
+
+    # Written late in time: older than the night that is over.
+    shop.produce(visit(1, FIRST), at=lambda _: FIRST)
+    shop.caught_up(live)
+    shop.caught_up(shop.mirror)
+    planted(shop, live)
+    second = replay(shop, live, 1)
+    assert (second.state, second.ranges) == ("drifted", {0: OffsetRange(40, 121), 1: OffsetRange(40, 80)})
+    assert second.reason == "1 changed; 1 repeated_differently"
+    assert second.fields == {"changed": {"visited_page": 1}}
+    body = evidence(shop, second)
+    assert [(row["partition"], row["offset"]) for row in body["sample"]] == [(1, 47)]
+    assert body["about"]["replayed"] == "all partitions"
+
+    # Another sample of a night has its offsets and a report of its own; the night after a gap tells what was left out.
+    some = replay(shop, live, 1, sample={"partitions": [0], "share": 0.5})
+    assert (some.replay_id, some.state, some.ranges) == ("nightly-n3", "consistent", second.ranges)
+    assert 0 < some.counts["rows"] == some.counts["equal"] < 81
+    assert evidence(shop, some)["about"]["replayed"] == "partitions 0, 50.00% of the keys"
+    assert found(shop, 1).state == "drifted"
+
+    fourth = replay(shop, live, 4, missed=[2, 3])
+    assert (fourth.state, fourth.reason, fourth.offsets) == ("nothing", "no record came", 0)
+    left_out = [found(shop, night) for night in (2, 3)]
+    assert [(night.state, night.attempt, night.offsets) for night in left_out] == [
+        ("not_replayed", 0, 40),
+        ("not_replayed", 0, 0),
+    ]
+    again = replay(shop, live, 2)
+    assert (again.replay_id, again.attempt, again.state) == (left_out[0].replay_id, 1, "consistent")
+    assert counts(again.counts) == {"rows": 40, "equal": 40}
+
+
+def planted(shop: Workshop, live: str) -> None:
+    """Write an answer of live once more, with another page."""
+    topic = f"{shop.pipeline}-out-g1"
+    answer = next(r for r in shop.read(topic) if r.headers["rewind-source"].endswith(":1:47"))
+    value = json.dumps({**json.loads(answer.value or b""), "visited_page": "planted"}).encode()
+    producer = KafkaProducer(bootstrap_servers=shop.settings.bootstrap)
+    headers = [(name, text.encode()) for name, text in answer.headers.items()]
+    producer.send(topic, key=answer.key, value=value, headers=headers, partition=answer.partition)
+    producer.close()
