@@ -1,9 +1,9 @@
 """Nightly replays.
 
 `nightly_replay_<pipeline>` asks each night whether the live job would still give the answers that it gave. A night
-takes up the source where the one before it ended: its records are replayed from the mirror through the live job's frozen
-code into tables of their own, compared with what live wrote, and reported; then what was written is deleted. A
-difference is a drift: the run is red, whoever is to be told is told, and the evidence names the columns. Answers that
+takes up the source where the one before it ended: its records are replayed from the mirror through the frozen code of
+the live job into tables of their own, compared with what live wrote, and reported; then what was written is deleted.
+A difference is a drift: the run is red, whoever is to be told is told, and the evidence names the columns. Answers that
 drift depend on more than the records: a clock, an order that is not fixed, or a table that has changed.
 
 A night is an interval in UTC between two ticks of the schedule, its date a label. One that had no run is listed as not

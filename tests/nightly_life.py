@@ -21,7 +21,12 @@ DAY = timedelta(days=1)
 
 
 def visit(n: int, at: datetime, **more: Any) -> tuple[bytes, bytes]:
-    body = {"event_id": f"click-{n}", "visit_id": n, "event_time": at.strftime("%Y-%m-%dT%H:%M:%S"), "page": f"p{n % 7}"}
+    body = {
+        "event_id": f"click-{n}",
+        "visit_id": n,
+        "event_time": at.strftime("%Y-%m-%dT%H:%M:%S"),
+        "page": f"p{n % 7}",
+    }
     return str(n % 13).encode(), json.dumps({**body, **more}).encode()
 
 
@@ -46,7 +51,16 @@ def submitted(
     code = supervise.frozen_bundle(shop.settings, job_id, generation.bundle)
     gone = [[(FIRST + n * DAY).isoformat(), (FIRST + (n + 1) * DAY).isoformat()] for n in missed]
     arguments = [
-        *("--job-id", job_id, "--sample", json.dumps(sample or {}), "--missed", json.dumps(gone), "--run-id", "by hand"),
+        *(
+            "--job-id",
+            job_id,
+            "--sample",
+            json.dumps(sample or {}),
+            "--missed",
+            json.dumps(gone),
+            "--run-id",
+            "by hand",
+        ),
         *("--start", (FIRST + night * DAY).isoformat(), "--end", (FIRST + (night + 1) * DAY).isoformat()),
     ]
     made = submit.make(shop.settings, code, "nightly", arguments, name="nightly", environment=environment)

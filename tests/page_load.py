@@ -17,7 +17,7 @@ from rewind.core.settings import Settings
 from rewind.core.world import Topic
 from tests import page_states
 
-COMMITS, CHUNKS, VERDICT_ROWS, REWINDS = 200, 4, 5, 6
+COMMITS, CHUNKS, VERDICT_ROWS, REWINDS, NIGHTS = 200, 4, 5, 6, 60
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def _of_pipeline(name: str, load: Load, at: datetime) -> Iterator[tuple[Any, dic
     for number in range(load.batches // load.pipelines):
         age = timedelta(seconds=load.batches // load.pipelines - number)
         yield schema.progress, _batch(f"{name}-g{live}", number, at - age)
+    for number in range(1, NIGHTS + 1):
+        yield schema.nights, _night(name, number, f"{name}-g{live}", at - timedelta(days=NIGHTS - number))
     for version in range(COMMITS):
         yield schema.mirror_commits, _commit(name, version, at - timedelta(seconds=COMMITS - version))
     for owner, kind in ((f"{name}-g{live}", "generation"), (f"mirror-{name}", "mirror")):
@@ -108,6 +110,14 @@ def _rewind(name: str, number: int, at: datetime) -> Iterator[tuple[Any, dict[st
     yield schema.verdicts, {**judged, **found, "floor": {"0": 0}, "ceiling": {"0": 10**6}}
     answer = {"rewind_id": rewind_id, "attempt": 1, "answer": "approve", "person": "ada", "reason": "", "at": at}
     yield schema.approvals, answer
+
+
+def _night(name: str, number: int, job: str, at: datetime) -> dict[str, Any]:
+    made = {"replay_id": f"{name}-n{number}", "pipeline": name, "number": number, "label": at.date().isoformat()}
+    made |= {"start_at": at - timedelta(days=1), "end_at": at, "sample": {}, "sample_hash": "all", "job_id": job}
+    made |= {"ranges": {"0": [number * 100, number * 100 + 100]}, "state": "consistent", "attempt": 1, "run_id": "r"}
+    made |= {"reason": "", "counts": {"rows": 100, "equal": 100}, "fields": {}, "frontier": None, "scratch": 0}
+    return {**made, "began_at": at, "ended_at": at}
 
 
 def _batch(owner: str, number: int, at: datetime) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, insert, update
@@ -16,6 +16,7 @@ from rewind.control import (
     leases,
     manifest,
     mirror_log,
+    nights,
     rewinds,
     schema,
     streams,
@@ -24,6 +25,7 @@ from rewind.control import (
 from rewind.control.database import now
 from rewind.control.mirror_log import Commit
 from rewind.core import lifecycle
+from rewind.core.nights import Night, Sample
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import REWIND, Difference, Plan, Request, sealed
@@ -33,6 +35,7 @@ from rewind.core.world import Generation, Topic
 NAME, TOPIC, TOPIC_ID, REWIND_ID = "visits", "clicks", "id-1", "rw-0123456789"
 LIVE, CANDIDATE = f"{NAME}-g1", f"{NAME}-g2"
 YAML = "source: {topic: clicks, schema: 'a STRING'}\noutput: {topic: visits_out}\n"
+NIGHT = datetime(2025, 9, 4, 2, 30, tzinfo=UTC)
 BIG = 9_007_199_254_740_993
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 CONFIG = Pipeline(NAME, TOPIC, "a STRING", "visits_out", lag_gate=500).frozen()
@@ -211,6 +214,21 @@ def hostile(connection: Connection) -> None:
     connection.execute(update(schema.generations).values(frozen=frozen))
 
 
+def replayed(connection: Connection, state: str = "drifted") -> None:
+    """Three nights: one without a run, one as it was, and one of a state."""
+    first, day = NIGHT, timedelta(days=1)
+    made = [Night(NAME, first + n * day, first + (n + 1) * day, f"2025-09-0{4 + n}", Sample()) for n in range(3)]
+    nights.miss(connection, made[0], {0: OffsetRange(0, 5)}, "r0", "no run came")
+    one = nights.begin(connection, made[1], {0: OffsetRange(5, 90)}, "r1", LIVE)
+    nights.finish(connection, one.replay_id, "consistent", "", {"rows": 85, "equal": 85}, {}, None)
+    last = nights.begin(connection, made[2], {0: OffsetRange(90, 100)}, "r2", LIVE)
+    if state == "running":
+        return
+    fields = {"changed": {"visited_page": 3}} if state == "drifted" else {}
+    reason = f"3 changed {HOSTILE}" if state == "drifted" else HOSTILE
+    nights.finish(connection, last.replay_id, state, reason, {"rows": 10, "changed": 3}, fields, None)
+
+
 HOSTILE_FIELDS = {
     "rewinds": ["reason"],
     "verdicts": ["reason"],
@@ -243,10 +261,13 @@ STATES: dict[str, tuple[Seed, ...]] = {
     "catching up": (deployed, begun, backfilled, racing, _catching_up),
     "quarantined": (deployed, begun, backfilled, _catching_up, quarantined),
     "passed": (deployed, begun, backfilled, racing, judged),
-    "failed verdict": (deployed, begun, backfilled, racing, lambda c: judged(c, "fail", HOSTILE)),
+    "failed verdict": (deployed, replayed, begun, backfilled, racing, lambda c: judged(c, "fail", HOSTILE)),
     "error verdict": (deployed, begun, backfilled, lambda c: judged(c, "error", "nothing was compared")),
     "failed step": (deployed, begun, lambda c: done(c, "backfill", "failed", {"error": "a gap at offset 7"})),
     "standby": (deployed, begun, backfilled, racing, judged, switched),
+    "drifted night": (deployed, alive, replayed),
+    "night without an answer": (deployed, alive, lambda c: replayed(c, "error")),
+    "running night": (deployed, alive, lambda c: replayed(c, "running")),
     "aborted": (deployed, begun, backfilled, aborted),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pendulum
@@ -63,9 +63,14 @@ def missed(table: CronDataIntervalTimetable, since: datetime | None, until: date
         interval = table.infer_manual_data_interval(run_after=pendulum.instance(at))
         if interval.start < since:
             break
-        found.append((interval.start, interval.end))
+        found.append((plain(interval.start), plain(interval.end)))
         at = interval.start
     return found[::-1]
+
+
+def plain(instant: datetime) -> datetime:
+    """Return an instant in UTC without what Airflow's own kind of it adds."""
+    return datetime.fromtimestamp(instant.timestamp(), UTC)
 
 
 class NightSubmit(RewindSubmit):
@@ -127,7 +132,7 @@ class NightSubmit(RewindSubmit):
             asked = context["dag_run"].run_after
             interval = timetable().infer_manual_data_interval(run_after=pendulum.instance(asked))
             start, end = interval.start, interval.end
-        params = context["params"]
+        params, start, end = context["params"], plain(start), plain(end)
         sample = rules.sample_of({"partitions": params["partitions"] or [], "share": params["share"]})
         return Night(self.pipeline, start, end, rules.label_of(start, zone()), sample)
 

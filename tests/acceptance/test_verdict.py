@@ -11,10 +11,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core.settings import Settings
-from tests import fakes, planted, planted_windows
+from tests import fakes, nightly_week, nightly_wrong, planted, planted_windows
+from tests.browser_life import NOTIFIER
+from tests.mailbox import mailbox
 from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
 from tests.spark.test_expectations import rows  # noqa: F401 - the rows of C43
 from tests.spark.test_mirror_maintenance import path  # noqa: F401 - the mirror of C37
+from tests.stage import Stage
+from tests.workshop import Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
@@ -24,9 +28,6 @@ ROWS, MUTATED_ROWS, MUTATIONS = 1_000_002, 100_002, 210
 
 MISSING = {
     "shows_2_checked_again": "after 1 % new offsets at most 2 % of the rows are read",
-    "shows_3_c27_c40": "a nightly replay of other parameters, and around clock changes",
-    "shows_4_a_week_of_nights": "each record replayed once, by a real scheduler",
-    "shows_6_wrong_jobs": "a clock, an order and an outside table are found by the nightly replay",
 }
 
 
@@ -97,6 +98,22 @@ def test_shows_3_c43(figure: Figure, rows: DataFrame, tmp_path: Path) -> None:  
 def test_shows_3_a_check_that_raises(figure: Figure, rows: DataFrame, tmp_path: Path) -> None:  # noqa: F811
     test_expectations.test_one_that_raises_is_an_error_and_takes_no_other_away(rows, tmp_path)
     figure("a_suite_whose_check_raises", "error")
+
+
+def test_shows_3_and_4_two_weeks_of_nights(figure: Figure, jars: Path, tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "home", jars, "weekly", 2, environment={**NOTIFIER, **nightly_week.SCHEDULE})
+    try:
+        with mailbox() as box:
+            found = nightly_week.two_weeks(stage, box)
+    finally:
+        stage.down()
+    for name, value in found.items():
+        figure(name, value)
+
+
+@pytest.mark.parametrize("name", nightly_wrong.JOBS)
+def test_shows_6_wrong_jobs(figure: Figure, workshop: Callable[..., Workshop], tmp_path: Path, name: str) -> None:
+    figure(f"found_{name}", nightly_wrong.check(workshop, tmp_path, name))
 
 
 @pytest.mark.parametrize("line", MISSING)

@@ -37,7 +37,7 @@ def described(dag):
         "waits": {t.task_id: [t.mode, t.pool, t.retries] for t in dag.tasks if hasattr(t, "mode")},
         "silent": [t.task_id for t in dag.tasks if not t.on_failure_callback],
         "links": {t.task_id: [link.name for link in t.operator_extra_links] for t in dag.tasks},
-        "schedule": dag.schedule,
+        "schedule": dag.schedule if isinstance(dag.schedule, str | None) else dag.schedule.serialize(),
         "max_active_runs": dag.max_active_runs,
         "doc": dag.doc_md or "",
     }
@@ -69,6 +69,7 @@ def parses(tmp_path_factory):
         (folder / name / "pipeline.yaml").write_text(yaml)
     cron = "*/5 * * * *"
     schedules = {"REWIND_GARBAGE_SCHEDULE": cron, "REWIND_PROOF_SCHEDULE": "7 1 * * *"}
+    schedules |= {"REWIND_NIGHTLY_SCHEDULE": "never"}
     asked = [{}, {"REWIND_PIPELINES": str(folder)}, {"REWIND_PIPELINES": str(empty), **schedules}]
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("REWIND_", "AIRFLOW_"))}
     own = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "PYTHONPATH": str(PROJECT / "include")}
@@ -87,7 +88,7 @@ def checkout(parses):
 
 
 def lifecycle_dags(*pipelines):
-    kinds = ("rewind", "rollback", "consumers", "abort", "deploy", "stream")
+    kinds = ("rewind", "rollback", "consumers", "abort", "deploy", "stream", "nightly_replay")
     return {f"{kind}_{name}" for name in pipelines for kind in kinds}
 
 
@@ -168,12 +169,13 @@ def test_waits_hold_no_slot_and_outlive_a_failed_look(checkout):
     }
 
 
-def test_only_the_shared_dags_are_scheduled(checkout):
+def test_only_the_shared_dags_and_the_nights_are_scheduled(checkout):
     scheduled = {name: dag["schedule"] for name, dag in checkout["dags"].items() if dag["schedule"]}
     assert scheduled == {
         "watch_streams": "* * * * *",
         "collect_garbage": "0 * * * *",
         "prove_mirrors": "30 2 * * *",
+        **{f"nightly_replay_{name}": {"expression": "30 2 * * *", "timezone": "UTC"} for name in SHIPPED},
     }
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
 
 from rewind.core.offsets import OffsetRange
-from tests import nightly_life
-from tests.nightly_life import day, evidence, found, replay, submitted, visit
-from tests.nightly_life import FIRST, DAY
+from tests import nightly_wrong
+from tests.nightly_life import FIRST, day, evidence, found, replay, visit
 from tests.workshop import Workshop
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -76,3 +76,7 @@ def planted(shop: Workshop, live: str) -> None:
     headers = [(name, text.encode()) for name, text in answer.headers.items()]
     producer.send(topic, key=answer.key, value=value, headers=headers, partition=answer.partition)
     producer.close()
+
+
+def test_a_job_that_takes_the_first_of_a_group_is_found(workshop: Callable[..., Workshop], tmp_path: Path) -> None:
+    assert set(nightly_wrong.check(workshop, tmp_path, "order")["differ_in"]) == {"first_event"}

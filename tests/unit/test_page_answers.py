@@ -60,6 +60,21 @@ def test_what_is_live_and_what_waits_to_be_deleted(settings, state):
 
 
 @pytest.mark.parametrize("state", STATES)
+def test_what_each_night_came_to(settings, state):
+    page_states.seed(settings, state)
+    card, _ = shown(settings)
+    stored = Asked(settings).all("SELECT label, state, reason, fields, counts FROM nights ORDER BY end_at")
+    told = [(n["label"], n["state"], n["reason"], n["differing"], n["rows"]) for n in card["nights"]]
+    assert told == [
+        (label, state, reason, json.loads(fields).get("changed", {}), json.loads(counts).get("rows", 0))
+        for label, state, reason, fields, counts in stored
+    ]
+    last = stored[-1] if stored else None
+    told_of = last is not None and last[1] in ("drifted", "error") and not card["active"]
+    assert (f"the night of {last[0]} {last[1]}" in card["answer"] if last else False) == told_of
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_how_far_a_rewind_is_and_how_long_still(settings, state):
     page_states.seed(settings, state)
     _, body = shown(settings)

@@ -85,6 +85,14 @@ ANSWERS = {
         ["abort"],
     ),
     "standby": (f"the driver of {CANDIDATE} is dead: no failure is known", "observe", ..., ["finish", "roll_back"]),
+    "drifted night": (
+        f"{LIVE} is live; the night of 2025-09-06 drifted in visited_page: 3 changed {HOSTILE}",
+        None,
+        None,
+        [],
+    ),
+    "night without an answer": (f"{LIVE} is live; the night of 2025-09-06 error: {HOSTILE}", None, None, []),
+    "running night": (f"{LIVE} is live", None, None, []),
     "aborted": (DEAD, None, "", []),
 }
 
@@ -126,6 +134,7 @@ def test_states_that_differ_differ_in_their_text(settings):
         rewind = of_rewind(settings, found) if card["active"] or card["last"] else {}
         parts = ("rewind", "verdict", "offers", "backfill")
         shown = {part: rewind.get(part) for part in parts} | {"card": card["answer"], "active": card["active"]}
+        shown["nights"] = [(night["label"], night["state"]) for night in card["nights"]]
         told[state] = json.dumps(shown, sort_keys=True)
     assert len(set(told.values())) == len(STATES)
 

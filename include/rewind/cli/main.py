@@ -18,6 +18,7 @@ COMMANDS = (
     "rewind.cli.operate",
     "rewind.cli.collect",
     "rewind.cli.mirrors",
+    "rewind.cli.nights",
     "rewind.cli.pointer_server",
     "rewind.cli.completion",
     "rewind.local.cli",

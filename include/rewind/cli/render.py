@@ -17,16 +17,20 @@ from rewind.control.status_backfill import Backfill
 from rewind.control.status_drivers import Driver
 from rewind.control.status_jobs import Job
 from rewind.control.status_mirrors import Mirror
+from rewind.control.status_nights import last_answer
 from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import StepView
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
+from rewind.core.nights import DRIFTED
 from rewind.core.plan import Plan
 
 UNKNOWN = "?"
 SAMPLE = 5
 """Differences that are shown beside the counts."""
 COLOURS = {
+    "consistent": "green",
+    "drifted": "red",
     "live": "green",
     "alive": "green",
     "done": "green",
@@ -75,6 +79,8 @@ def _pipeline(view: PipelineView) -> list[RenderableType]:
         parts.append(jobs_table(view.jobs))
     for rewind in view.rewinds:
         parts += rewind_parts(rewind)
+    if (last := last_answer(view.nights)) is not None:
+        parts.append(Text(f"  night    {last.told()}", style="red" if last.state == DRIFTED else ""))
     parts += [Text(f"  garbage  {g.job_id}: {len(g.things)} things, {g.waits}") for g in view.garbage]
     if view.deletions:
         parts.append(Text(f"  deleted  {', '.join(f'{d.kind} {d.name} ({d.result})' for d in view.deletions)}"))

@@ -15,6 +15,7 @@ from rewind.control.status import Status
 from rewind.control.status_backfill import Backfill
 from rewind.control.status_drivers import Driver
 from rewind.control.status_jobs import Job
+from rewind.control.status_nights import NightView, last_answer
 from rewind.control.status_rewinds import RewindView
 from rewind.control.totals import Totals
 from rewind.core import lifecycle, names
@@ -123,6 +124,23 @@ def _verdict_rows(found: Status, _: Totals) -> Samples:
     )
 
 
+def _newest_nights(found: Status) -> Iterator[tuple[dict[str, str], NightView]]:
+    last = ((p.name, last_answer(p.nights)) for p in found.pipelines)
+    yield from (({"pipeline": name, "night": night.label}, night) for name, night in last if night is not None)
+
+
+def _nights(found: Status, _: Totals) -> Samples:
+    return (({**labels, "state": night.state}, 1) for labels, night in _newest_nights(found))
+
+
+def _differing(found: Status, _: Totals) -> Samples:
+    return (
+        ({**labels, "field": name}, rows)
+        for labels, night in _newest_nights(found)
+        for name, rows in night.differing.items()
+    )
+
+
 def _counted(counts: Callable[[Totals], Mapping[tuple[str, ...], int]], *labels: str) -> Callable[..., Samples]:
     return lambda _, counted: ((dict(zip(labels, by, strict=True)), n) for by, n in counts(counted).items())
 
@@ -220,6 +238,13 @@ METRICS = (
     ),
     Metric("rewind_backfill_records_per_second", GAUGE, "Records a second.", _of_backfills(lambda b: b.rate)),
     Metric("rewind_verdict_rows", GAUGE, "Rows by class in the newest verdict of the newest rewind.", _verdict_rows),
+    Metric("rewind_night_state", GAUGE, "1 for the state of the newest nightly replay that was tried.", _nights),
+    Metric(
+        "rewind_night_differing_rows",
+        GAUGE,
+        "Rows by field in which the newest nightly replay differs from what live wrote.",
+        _differing,
+    ),
     Metric("rewind_rewinds", GAUGE, "Rewinds by state.", _counted(lambda t: t.rewinds, "pipeline", "state")),
     Metric("rewind_verdicts_total", COUNTER, "Verdicts.", _counted(lambda t: t.verdicts, "pipeline", "verdict")),
     Metric(

@@ -20,6 +20,7 @@ from rewind.control.snapshot import snapshot
 from rewind.control.status_garbage import Garbage, Leftovers
 from rewind.control.status_jobs import Ends, Job, jobs_by_pipeline
 from rewind.control.status_mirrors import Mirror, mirrors_of
+from rewind.control.status_nights import NightView, nights_by_pipeline
 from rewind.control.status_rewinds import RewindView, rewinds_by_pipeline
 from rewind.core import lifecycle, times
 from rewind.core.errors import RefusedError, RetryError
@@ -56,6 +57,7 @@ class PipelineView:
         rewinds: Its active rewind and the last ones, newest first.
         deletions: What has been deleted of it, oldest first.
         garbage: What is still to be deleted, and when.
+        nights: Its newest nightly replays, oldest first.
     """
 
     name: str
@@ -68,6 +70,7 @@ class PipelineView:
     rewinds: tuple[RewindView, ...] = ()
     deletions: tuple[Deleted, ...] = ()
     garbage: tuple[Garbage, ...] = ()
+    nights: tuple[NightView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,7 @@ def _deployed(
     jobs = jobs_by_pipeline(connection, ends, now, pipeline=wanted.pipeline, collected=wanted.collected)
     rewinds = rewinds_by_pipeline(connection, jobs, wanted.recent, now, wanted.pipeline)
     leftovers, gone = Leftovers(connection, now), _deletions(connection, wanted)
+    nights = nights_by_pipeline(connection, wanted.pipeline)
     pointers = {row.pipeline: row for row in connection.execute(select(schema.pointers))}
     found = []
     for name in _deployed_names(connection, wanted.pipeline):
@@ -193,6 +197,7 @@ def _deployed(
             rewinds=rewinds.get(name, ()),
             deletions=tuple(gone.get(name, ())),
             garbage=leftovers.of(mine),
+            nights=nights.get(name, ()),
         )
         found.append(view)
     return found

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Ranges, Vector, between, higher, lower
@@ -107,6 +106,9 @@ def label_of(start: datetime, zone: str) -> str:
     Raises:
         RefusedError: There is no such zone.
     """
+    # It looks at how Python was built: nothing that all who import the core should pay for.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return start.astimezone(ZoneInfo(zone)).date().isoformat()
     except (ZoneInfoNotFoundError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""All rewinds of all pipelines."""
+"""All rewinds and nightly replays of all pipelines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import evidence, rewind_rows, verdicts
+from rewind.control import evidence, nights, rewind_rows, verdicts
 from rewind.control.rewinds import Rewind
 from rewind.control.status import Status
+from rewind.control.status_nights import night_of
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core.settings import Settings
 from rewind.web import files
@@ -18,11 +19,13 @@ NEWEST = 500
 
 
 def history(settings: Settings, connection: Connection, found: Status) -> dict[str, Any]:
-    """Return the newest rewinds, newest first, with what was judged and answered, and how much evidence there is."""
+    """Return the newest rewinds and nights, newest first, with what was found and where its evidence is."""
     newest = rewind_rows.newest(connection, NEWEST)
     judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
     lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
-    return dict(wire({"at": found.at, "problems": found.problems, "rewinds": lines, "newest": NEWEST}))
+    replayed = [night_of(night) for night in nights.newest(connection, NEWEST)]
+    body = {"at": found.at, "problems": found.problems, "rewinds": lines, "nights": replayed, "newest": NEWEST}
+    return dict(wire(body))
 
 
 def _line(settings: Settings, rewind: Rewind, verdict: Verdict | None, approval: Approval | None) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from typing import Any
 from rewind.control.status import PipelineView, Status
 from rewind.control.status_jobs import Job
 from rewind.control.status_mirrors import Mirror
+from rewind.control.status_nights import last_answer
 from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import DONE
 from rewind.core import lifecycle
+from rewind.core.nights import DRIFTED, ERROR
 from rewind.web.wire import wire
 
 NOTHING_LIVE = "nothing is deployed"
@@ -37,6 +39,7 @@ def _card(view: PipelineView, mirror: Mirror | None) -> dict[str, Any]:
         "active": None if active is None else _active(active),
         "last": next(({"id": r.id, "state": r.state} for r in view.rewinds if r is not active), None),
         "garbage": [{"job_id": g.job_id, "things": len(g.things), "waits": g.waits} for g in view.garbage],
+        "nights": view.nights,
         "answer": answer(view, live, active),
     }
 
@@ -52,9 +55,14 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
             f"the driver of {live.job_id} is {live.driver.state}: {live.driver.last_failure or 'no failure is known'}"
         )
     if active is None:
-        stuck = live.watermark.told() if live.watermark else ""
-        return f"{live.job_id} is live" + (f"; {stuck}" if stuck else "")
+        told = [f"{live.job_id} is live", live.watermark.told() if live.watermark else "", _drift(view)]
+        return "; ".join(text for text in told if text)
     return active.waits or f"{active.id} is at {step_of(active)}"
+
+
+def _drift(view: PipelineView) -> str:
+    last = last_answer(view.nights)
+    return f"the night of {last.told()}" if last is not None and last.state in (DRIFTED, ERROR) else ""
 
 
 def step_of(rewind: RewindView) -> str:

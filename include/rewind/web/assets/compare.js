@@ -1,7 +1,7 @@
 // Two rewinds side by side: what differs first, and all of it on request.
 import { h } from "./dom.js";
 import { openable } from "./files.js";
-import { badge, facts, instant, link, section, table, vector, whole } from "./format.js";
+import { badge, facts, instant, link, report, section, table, vector, whole } from "./format.js";
 
 export const path = (id) => `api/compare/${id.split("~").map(encodeURIComponent).join("/")}`;
 export const title = (id) => `Compare ${id.replace("~", " and ")}`;
@@ -14,7 +14,7 @@ export function page(body) {
     facts(...body.rewinds.map((rewind) => [rewind.pipeline, link("rewind", rewind.id)])),
     section("What differs", lines("What differs", heads, differs)),
     section("All", h("details", { key: "all" }, h("summary", {}, `${body.lines.length} lines, the same ones too`), lines("All that is compared", heads, body.lines))),
-    section("Evidence", heads.map((id) => h("div", { key: id }, h("h3", {}, id), openable(`Evidence of ${id}`, body.evidence[id], (name) => `api/rewinds/${encodeURIComponent(id)}/evidence/${encodeURIComponent(name)}`)))),
+    section("Evidence", heads.map((id) => h("div", { key: id }, h("h3", {}, id), openable(`Evidence of ${id}`, body.evidence[id], (name) => report(id, name))))),
   ];
 }
 

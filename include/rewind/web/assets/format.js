@@ -31,8 +31,8 @@ export function instant(text) {
 
 export const ago = (text) => (text ? `${span((serverNow() - Date.parse(text)) / 1000)} ago` : UNKNOWN);
 
-const TONES = {
-  live: "good", alive: "good", done: "good", pass: "good", finished: "good", approve: "good", deleted: "quiet",
+export const TONES = {
+  consistent: "good", drifted: "bad", live: "good", alive: "good", done: "good", pass: "good", finished: "good", approve: "good", deleted: "quiet",
   running: "busy", candidate: "busy", active: "busy", starting: "busy",
   waiting: "warn", standby: "warn", draining: "warn", elsewhere: "warn", rolled_back: "warn",
   failed: "bad", fail: "bad", error: "bad", dead: "bad", orphan: "bad", quarantined: "bad", refused: "bad", reject: "bad", aborted: "warn",
@@ -40,6 +40,9 @@ const TONES = {
 
 /** A state as a word, never by colour alone. */
 export const badge = (word) => h("span", { class: `badge ${TONES[word] ?? "quiet"}` }, word || "none");
+
+/** The address of a report in an evidence folder. */
+export const report = (id, name) => `api/rewinds/${encodeURIComponent(id)}/evidence/${encodeURIComponent(name)}`;
 
 export const facts = (...pairs) => h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, ...value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))));
 

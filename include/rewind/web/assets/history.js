@@ -1,6 +1,6 @@
-// All rewinds, searchable; two of them can be compared.
+// All rewinds and nightly replays, searchable; two rewinds can be compared.
 import { h } from "./dom.js";
-import { badge, instant, link, table, whole } from "./format.js";
+import { badge, instant, link, report, tab, table, whole } from "./format.js";
 
 export const path = () => "api/history";
 export const title = () => "History";
@@ -9,6 +9,7 @@ let wanted = "";
 let chosen = [];
 
 export function page(body, _id, _done, again) {
+  const nights = body.nights.filter((night) => nightWords(night).includes(wanted));
   const found = body.rewinds.filter((line) => words(line).includes(wanted));
   const search = (event) => {
     wanted = event.target.value.trim().toLowerCase();
@@ -23,13 +24,16 @@ export function page(body, _id, _done, again) {
   return [
     h("h1", {}, "History"),
     h("label", { class: "search", key: "search" }, "Search", h("input", { type: "search", placeholder: "pipeline, job, state, reason, person", on: { input: search } })),
-    h("p", { role: "status", key: "found" }, `${found.length} of ${body.rewinds.length} rewinds${body.rewinds.length === body.newest ? ", the newest ones" : ""}`),
+    h("p", { role: "status", key: "found" }, `${found.length} of ${body.rewinds.length} rewinds${body.rewinds.length === body.newest ? ", the newest ones" : ""}; ${nights.length} of ${body.nights.length} nights`),
     h("p", { key: "compare" }, chosen.length === 2 ? link("compare", chosen.join("~"), `Compare ${chosen[0]} and ${chosen[1]}`) : h("span", { class: "quiet" }, "Choose two rewinds to compare them.")),
     table("Rewinds", ["rewind", "compare", "pipeline", "makes", "state", "verdict", "answer", "evidence", "since", "reason"], found.map((line) => [line.rewind.id, link("rewind", line.rewind.id), box(line.rewind.id, choose), line.rewind.pipeline, link("generation", line.rewind.job_id), badge(line.rewind.state), verdict(line), line.answer, line.evidence ? link("rewind", line.rewind.id, files(line.evidence)) : "none", instant(line.rewind.created_at), line.rewind.reason])),
+    table("Nightly replays", ["night", "pipeline", "state", "replayed", "offsets", "differ in", "evidence", "why"], nights.map((night) => [night.replay_id, night.label, night.pipeline, badge(night.state), night.sample, whole(night.offsets), differing(night), night.report ? tab(report(night.replay_id, night.report), night.replay_id) : "none", night.reason])),
   ];
 }
 
 const box = (id, choose) => h("input", { type: "checkbox", name: id, "aria-label": `Compare ${id}`, on: { change: choose(id) } });
 const files = (count) => `${whole(count)} file${count === 1 ? "" : "s"}`;
 const verdict = (line) => line.verdict && [badge(line.verdict), ` ${Object.entries(line.counts).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`];
+const differing = (night) => Object.entries(night.differing).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ");
+const nightWords = (night) => [night.replay_id, night.label, night.pipeline, night.state.replace("_", " "), night.sample, night.reason, Object.keys(night.differing)].join(" ").toLowerCase();
 const words = (line) => [line.rewind.id, line.rewind.pipeline, line.rewind.job_id, line.rewind.state, line.rewind.reason, line.verdict, line.answer].join(" ").toLowerCase();

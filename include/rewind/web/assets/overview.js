@@ -1,6 +1,6 @@
 // Each pipeline on one card.
 import { h } from "./dom.js";
-import { ago, airflow, badge, bar, behind, facts, instant, link, rate, span, table } from "./format.js";
+import { TONES, ago, airflow, badge, bar, behind, facts, instant, link, rate, report, span, tab, table } from "./format.js";
 
 export const path = () => "api/overview";
 export const title = () => "Overview";
@@ -15,6 +15,7 @@ function card(pipeline) {
     h("h2", {}, pipeline.name),
     h("p", { class: "answer" }, pipeline.answer),
     pipeline.live && live(pipeline),
+    pipeline.nights.length > 0 && nights(pipeline.nights),
     pipeline.active && active(pipeline.active),
     pipeline.others.length > 0 && table("Beside it", ["job", "state", "driver", "lag"], pipeline.others.map((job) => [job.job_id, link("generation", job.job_id), badge(job.state), badge(job.driver.state), behind(job.lag)])),
     pipeline.garbage.map((g) => h("p", { class: "quiet", key: `garbage ${g.job_id}` }, `garbage of ${g.job_id}: ${g.things} things, ${g.waits}`)),
@@ -34,6 +35,18 @@ function live({ live: job, epoch, mirror, source_topic: topic }) {
     ["Mirror", mirror ? ["driver ", badge(mirror.driver.state), ` ${behind(mirror.lag)}, last commit ${ago(mirror.committed_at)}`] : `none of ${topic}`],
     job.note && ["Note", job.note],
   );
+}
+
+const MARKS = { consistent: "✓", drifted: "≠", error: "!", nothing: "0", running: "…", not_replayed: "?" };
+
+/** A strip of days: each with its day of the month and a mark; what it means is read out and stands in its title. */
+function nights(found) {
+  return h("div", { key: "nights" }, h("p", { class: "quiet" }, "Nightly replays"),
+    h("ul", { class: "nights", "aria-label": "Nightly replays, oldest first" }, found.map((night) => {
+      const told = `${night.label}: ${night.state.replace("_", " ")}, ${night.sample}${night.reason ? `; ${night.reason}` : ""}`;
+      const mark = [h("span", { class: `badge ${TONES[night.state] ?? "quiet"}`, "aria-hidden": "true", title: told }, `${night.label.slice(8)} ${MARKS[night.state]}`), h("span", { class: "unseen" }, told)];
+      return h("li", { key: night.replay_id }, night.report ? tab(report(night.replay_id, night.report), mark) : mark);
+    })));
 }
 
 function active(rewind) {

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { buttons } from "./actions.js";
 import { lagChart } from "./chart.js";
 import { openable } from "./files.js";
-import { airflow, badge, bar, behind, facts, instant, link, rate, section, span, table, vector, whole } from "./format.js";
+import { airflow, badge, bar, behind, facts, instant, link, rate, report, section, span, table, vector, whole } from "./format.js";
 
 export const path = (id) => `api/rewinds/${encodeURIComponent(id)}`;
 export const title = (id) => `Rewind ${id}`;
@@ -80,7 +80,7 @@ function verdict({ verdict: found, approval, observed, evidence, rewind }) {
     approval && h("p", { key: "approval" }, badge(approval.answer), ` by ${approval.person || "unknown"}${approval.reason ? `: ${approval.reason}` : ""}`),
     observed && h("p", { key: "observed" }, observed.told),
     h("h3", { key: "evidence title" }, "Evidence"),
-    openable("Evidence", evidence, (name) => `api/rewinds/${encodeURIComponent(rewind.id)}/evidence/${encodeURIComponent(name)}`),
+    openable("Evidence", evidence, (name) => report(rewind.id, name)),
   ];
 }
 
