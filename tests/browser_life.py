@@ -151,9 +151,7 @@ def live_in_a_browser(stage: Stage, page: Page, box: Mailbox, folder: Path) -> d
         shop.produce(*(visit(n) for n in range(RECORDS)), partition=partition)
     stage.deploy()
     shop.edit_logic('F.col("page").alias', 'F.upper("page").alias')
-    extra = {"disable_ssl": True, "disable_tls": True}
-    mail = {"connection_id": "smtp_default", "conn_type": "smtp", "host": "127.0.0.1", "port": box.port}
-    stage.api.call("POST", "/api/v2/connections", {**mail, "extra": json.dumps(extra)})
+    box.connect(stage.api)
     desk = Desk(page, stage)
     before = len(stage.api.dag_runs(stage.rewind_dag))
     assert "param from" in desk.refused(stage.rewind_dag, **{"from": "abc"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import json
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from email import policy
 from email.message import EmailMessage
 from typing import Any
+
+from rewind.local.airflow_api import AirflowApi
 
 ANSWERS = {"DATA": b"354 go on", "QUIT": b"221 bye"}
 
@@ -25,6 +28,12 @@ class Mailbox:
     def __init__(self, port: int) -> None:
         self.port = port
         self.mails: list[EmailMessage] = []
+
+    def connect(self, api: AirflowApi) -> None:
+        """Let an Airflow send its mails here."""
+        extra = json.dumps({"disable_ssl": True, "disable_tls": True})
+        server = {"connection_id": "smtp_default", "conn_type": "smtp", "host": "127.0.0.1", "port": self.port}
+        api.call("POST", "/api/v2/connections", {**server, "extra": extra})
 
     def told(self, subject: str) -> str:
         """Return the text of the first mail of a subject, empty before it comes."""

@@ -32,6 +32,7 @@ LIVE = "weekly-g1"
 
 def two_weeks(stage: Stage, box: Mailbox) -> dict[str, object]:
     """Live two weeks, a night at a time, and return what came out."""
+    box.connect(stage.api)
     week = _Week(stage)
     week.write(SPRING, SPRING + timedelta(days=NIGHTS))
     assert stage.deploy() == LIVE

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,8 +15,11 @@ from contextlib import contextmanager
 from typing import Any
 from urllib import request
 
+from rewind.cli.exit_codes import INTERRUPTED
+from rewind.control import streams
 from rewind.control.metrics import METRICS
 from rewind.local import ports
+from tests.mailbox import Mailbox
 from tests.stage import RUN_SECONDS, Stage
 from tests.workshop import PROJECT, wait_for
 
@@ -80,6 +86,11 @@ def live_at_a_shell(stage: Stage) -> dict[str, Any]:
             wait_for(what, met, RUN_SECONDS)
 
         _live(stage, shell, wait)
+        stage.run(f"nightly_replay_{name}", {})
+        assert [(night["label"] < night["end_at"], night["sample"]) for night in shell.said("nights", name)] == [
+            (True, "all partitions")
+        ]
+        wait("the night", lambda: "rewind_night_state" in told)
         wait("what was deleted", lambda: "rewind_deletions_total" in told)
         assert json.loads(_fetched(f"{url}/pointer/{name}"))["job_id"] == stage.live()
     shell.said("collect")
@@ -89,6 +100,42 @@ def live_at_a_shell(stage: Stage) -> dict[str, Any]:
     assert shown == stage.live()
     missing = {metric.name for metric in METRICS} - told - OF_STATE
     return {"live_at_the_end": shown, "metrics_told": len(told), "metrics_not_told": sorted(missing)}
+
+
+def quarantined_and_told(stage: Stage, box: Mailbox) -> dict[str, Any]:
+    """End the live job's drivers until it is quarantined, see who is told, and let it run again."""
+    shell, shop, live = Shell(stage), stage.shop, stage.live()
+
+    def ended() -> bool:
+        holder = shop.holder(live)
+        if holder is not None:
+            os.killpg(holder.group, signal.SIGKILL)
+        with shop.registry() as connection:
+            return streams.needed(connection, live).quarantined_at is not None
+
+    wait_for("the quarantine", ended, RUN_SECONDS)
+    wait_for("the mail of the quarantine", lambda: live in box.told("quarantine"), RUN_SECONDS)
+    shell.said("run", live)
+    wait_for("its next driver", lambda: shop.holder(live) is not None, RUN_SECONDS)
+    assert live in _watched(shell)
+    return {"told_of": sorted({str(mail["Subject"]) for mail in box.mails})}
+
+
+def _watched(shell: Shell) -> str:
+    """Look on at a terminal until there is something to see, and end it as a person does."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "rewind", "status", "--watch"]
+    process = subprocess.Popen(command, env={**shell.environment, "TERM": "xterm"}, stdout=slave, stderr=slave)
+    os.close(slave)
+    seen = b""
+    while b"live" not in seen:
+        seen += os.read(master, 65_536)
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):
+        while more := os.read(master, 65_536):
+            seen += more
+    assert process.wait(ANSWER_SECONDS) == INTERRUPTED
+    return seen.decode(errors="replace")
 
 
 def _live(stage: Stage, shell: Shell, wait: Callable[[str, Callable[[], bool]], None]) -> None:

@@ -22,7 +22,7 @@ from tests.browser_life import NOTIFIER, live_in_a_browser
 from tests.mailbox import mailbox
 from tests.page_server import Site, id_of, serving
 from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
-from tests.shell_life import live_at_a_shell
+from tests.shell_life import live_at_a_shell, quarantined_and_told
 from tests.stage import Stage
 from tests.unit import test_evidence
 
@@ -307,9 +307,10 @@ def test_1_and_6_a_real_rewind_in_a_browser_and_at_a_shell(figure, page, jars, t
     try:
         with mailbox() as box:
             found = live_in_a_browser(stage, page, box, artefacts)
-        at_a_shell = live_at_a_shell(stage)
+            at_a_shell = live_at_a_shell(stage)
+            told = quarantined_and_told(stage, box)
     finally:
         stage.down()
-    for name, value in {**found, **at_a_shell}.items():
+    for name, value in {**found, **at_a_shell, **told}.items():
         figure(name, value)
     assert at_a_shell["metrics_not_told"] == []

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from rewind.cli import pointer_server
-from rewind.control import chunk_log, database, generations, manifest, metrics, rewinds, status, totals
+from rewind.control import chunk_log, database, generations, manifest, metrics, nights, rewinds, status, totals
 from rewind.control.status import PipelineView, Status
 from rewind.control.totals import Totals
 from rewind.core import lifecycle
+from rewind.core.nights import Night, Sample
 from rewind.core.offsets import OffsetRange
 from tests import installed
 from tests.installed import BIG, CANDIDATE, LIVE, OVER, REWIND_ID
@@ -24,6 +25,7 @@ from tests.installed import BIG, CANDIDATE, LIVE, OVER, REWIND_ID
 PROJECT = Path(__file__).resolve().parents[2]
 DASHBOARD = PROJECT / "deploy" / "grafana" / "rewind.json"
 NOW = datetime.fromisoformat("2025-09-04")
+START = NOW.replace(tzinfo=UTC)
 LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
 
 
@@ -68,6 +70,31 @@ def settings(tmp_path):
 
 def of(settings):
     return parsed(metrics.read(settings, None))
+
+
+def drifted(settings):
+    night = Night("visits_converter", START, START + timedelta(days=1), "2025-09-04", Sample())
+    with database.transaction(settings.registry_url) as connection:
+        begun = nights.begin(connection, night, {0: OffsetRange(0, 9)}, "r1", LIVE)
+        nights.finish(
+            connection,
+            begun.replay_id,
+            "drifted",
+            "3 changed",
+            {"rows": 9, "equal": 6, "changed": 3},
+            {"changed": {"page": 3}},
+            None,
+        )
+        missed = replace(night, start=START + timedelta(days=1), end=START + timedelta(days=2), label="2025-09-05")
+        nights.miss(connection, missed, {}, "r2", "no run came")
+
+
+def test_the_newest_night_that_was_tried(settings):
+    drifted(settings)
+    found, of_night = of(settings), {"pipeline": "visits_converter", "night": "2025-09-04"}
+    assert found[key("rewind_night_state", **of_night, state="drifted")] == 1
+    assert found[key("rewind_night_different_rows", **of_night)] == 3
+    assert len([name for name, _ in found if name == "rewind_night_state"]) == 1
 
 
 def test_the_state_as_metrics(settings):
@@ -195,6 +222,7 @@ def test_the_dashboard_asks_for_labels_that_there_are(settings):
     with database.transaction(settings.registry_url) as connection:
         entry = manifest.Entry(manifest.TOPIC, "visits_converted-g1", None, manifest.DELETED)
         manifest.record(connection, OVER, entry, "deleted", "")
+    drifted(settings)
     known = {label for _, labels in of(settings) for label, _ in labels} | {"topic"}
     body = json.loads(DASHBOARD.read_text())
     targets = [target for panel in body["panels"] for target in panel.get("targets", ())]

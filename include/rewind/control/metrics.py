@@ -134,11 +134,7 @@ def _nights(found: Status, _: Totals) -> Samples:
 
 
 def _differing(found: Status, _: Totals) -> Samples:
-    return (
-        ({**labels, "field": name}, rows)
-        for labels, night in _newest_nights(found)
-        for name, rows in night.differing.items()
-    )
+    return ((labels, night.different) for labels, night in _newest_nights(found))
 
 
 def _counted(counts: Callable[[Totals], Mapping[tuple[str, ...], int]], *labels: str) -> Callable[..., Samples]:
@@ -240,9 +236,9 @@ METRICS = (
     Metric("rewind_verdict_rows", GAUGE, "Rows by class in the newest verdict of the newest rewind.", _verdict_rows),
     Metric("rewind_night_state", GAUGE, "1 for the state of the newest nightly replay that was tried.", _nights),
     Metric(
-        "rewind_night_differing_rows",
+        "rewind_night_different_rows",
         GAUGE,
-        "Rows by field in which the newest nightly replay differs from what live wrote.",
+        "Rows of the newest nightly replay that differ from what live wrote.",
         _differing,
     ),
     Metric("rewind_rewinds", GAUGE, "Rewinds by state.", _counted(lambda t: t.rewinds, "pipeline", "state")),

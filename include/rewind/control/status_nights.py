@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from rewind.control import nights
+from rewind.control.evidence_page import INFORMING
 from rewind.control.nights import Replayed
 from rewind.core.nights import NOT_REPLAYED
 
@@ -29,6 +30,7 @@ class NightView:
         job_id: The job that was replayed; None for a night that was missed.
         offsets: Source offsets of it.
         rows: Rows that were compared.
+        different: Rows that differ, in whatever way.
         differing: Rows by the field in which they differ.
         reason: Why it is not consistent.
         run_id: The Airflow run.
@@ -46,6 +48,7 @@ class NightView:
     job_id: str | None
     offsets: int
     rows: int
+    different: int
     differing: Mapping[str, int]
     reason: str
     run_id: str
@@ -81,6 +84,7 @@ def night_of(night: Replayed) -> NightView:
         job_id=night.job_id if night.attempt else None,
         offsets=night.offsets,
         rows=night.counts.get("rows", 0),
+        different=sum(count for name, count in night.counts.items() if name not in INFORMING),
         differing=differing,
         reason=night.reason,
         run_id=night.run_id,

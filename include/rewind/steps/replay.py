@@ -56,7 +56,9 @@ def prepared(
     if pipeline.stateful:
         seen = allocate.examined(spark, pipeline)
         earliest = {p: max(offset, live.start.get(p, 0)) for p, offset in state.start().items()}
-        begun = warm_up.begin(start, earliest, pipeline, seen.delay, live, history)
+        # Where any record may count, all that live has read is needed.
+        wanted = start if pipeline.horizon_milliseconds is not None else earliest
+        begun = warm_up.begin(wanted, earliest, pipeline, seen.delay, live, history)
         start, trusted_from = begun.start, warm_up.after_repeats(begun.trusted_from, seen.state, seen.delay)
     return replace(
         live,
