@@ -75,7 +75,8 @@ def shares(
     spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, *compared: Any
 ) -> dict[str, Share]:
     """Return the shares of nulls over what was compared: a horizon, and bounds of results or None."""
-    return null_gate.shares(compared_values.both(spark, settings, live, candidate, *compared), live, candidate)
+    values = compared_values.both(spark, settings, live, candidate, *compared)
+    return null_gate.counted(values, live, candidate).shares()
 
 
 def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) -> None:
@@ -110,9 +111,8 @@ def test_only_what_was_compared_counts(spark: SparkSession, tmp_path: Path) -> N
 def test_nan_counts_as_null_and_a_tombstone_as_nothing(spark: SparkSession) -> None:
     texts = [b'{"x": 1.5}', b'{"x": "NaN"}', b"{}", None, b'{"x": 2}']
     frame = spark.createDataFrame([(text,) for text in texts], "value binary")
-    row = nulls.shares(frame, parsing.declared("x DOUBLE")).first()
-    assert row is not None
-    assert row["x"] == 0.5
+    row = nulls.counted(frame, parsing.declared("x DOUBLE")).collect()[0]
+    assert row.asDict() == {nulls.VALUES: 4, "x": 2}
 
 
 def test_of_results_with_state_the_newest_closed_version_counts(spark: SparkSession, tmp_path: Path) -> None:

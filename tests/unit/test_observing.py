@@ -75,9 +75,9 @@ def comparison(monkeypatch):
     """Comparisons are played: `comparison(counts, ...)` says what the next ones find; returns what they were given."""
     asked, found = [], []
 
-    def compared(spark, settings, live, candidate, horizon, bounds, unread):
+    def compared(spark, settings, live, candidate, horizon, bounds, before):
         assert bounds is None
-        asked.append((live.job_id, candidate.job_id, horizon, unread))
+        asked.append((live.job_id, candidate.job_id, horizon, before.unread))
         return found.pop(0)
 
     monkeypatch.setattr(since, "session", lambda *_: None)

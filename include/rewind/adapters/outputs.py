@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output, kafka
 from rewind.control import tables
@@ -31,6 +33,11 @@ class Output:
     topics: tuple[Topic, Topic]
     rows: DataFrame
 
+    @property
+    def ends(self) -> dict[str, Vector]:
+        """The offset after the last one that was read, by topic (`Frontier.ends`)."""
+        return ends_of(self.topics)
+
     def unread(self, beyond: Mapping[int, int]) -> dict[str, Vector]:
         """Return from where on the topics have to be read for what lies beyond a horizon (`Frontier.unread`).
 
@@ -41,6 +48,18 @@ class Output:
             topic.id: {p: min(end, beyond.get(outputs.place(p, dead), end)) for p, end in topic.latest.items()}
             for dead, topic in enumerate(self.topics)
         }
+
+
+def ends_of(topics: Iterable[Topic]) -> dict[str, Vector]:
+    """Return the ends of topics as they were described, by id."""
+    return {topic.id: dict(topic.latest) for topic in topics}
+
+
+def newer(topic: Topic, ends: Mapping[str, Vector]) -> Column:
+    """Return whether a row of a topic was written after it was read up to `Frontier.ends`."""
+    known = ends.get(topic.id, {})
+    parts = [(F.col("out_partition") == p) & (F.col("out_offset") >= known.get(p, 0)) for p in topic.latest]
+    return reduce(Column.__or__, parts, F.lit(False))
 
 
 def read(

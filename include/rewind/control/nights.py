@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from rewind.control import generations, schema
-from rewind.control.database import now, vector_from_json, vector_to_json
+from rewind.control import generations, observing, schema
+from rewind.control.database import now
 from rewind.core import names, nights
 from rewind.core.horizon import Frontier
 from rewind.core.nights import Known, Night, Sample
@@ -121,10 +121,7 @@ def finish(
     frontier: Frontier | None,
 ) -> None:
     """Record how a night ended."""
-    far = None
-    if frontier is not None:
-        unread = {topic: vector_to_json(vector) for topic, vector in frontier.unread.items()}
-        far = {"ceiling": vector_to_json(frontier.ceiling), "unread": unread, "closed": frontier.closed}
+    far = None if frontier is None else observing.to_json(frontier)
     values = {"state": state, "reason": reason, "counts": dict(counts), "fields": dict(fields), "frontier": far}
     connection.execute(update(_table).where(_table.c.replay_id == replay_id).values(**values, ended_at=now()))
 
@@ -156,10 +153,7 @@ def frontier_before(connection: Connection, night: Night, job_id: str) -> Fronti
     answered = _table.c.state.in_(sorted(nights.ANSWERED))
     query = select(_table.c.frontier).where(joined & same & answered).order_by(_table.c.start_at.desc()).limit(1)
     far = connection.execute(query).scalar_one_or_none()
-    if far is None:
-        return None
-    unread = {topic: vector_from_json(vector) for topic, vector in far["unread"].items()}
-    return Frontier(vector_from_json(far["ceiling"]), unread, far["closed"])
+    return None if far is None else observing.from_json(far)
 
 
 def read(connection: Connection, replay_id: str) -> Replayed:

@@ -80,14 +80,16 @@ def frontier_of(connection: Connection, rewind_id: str, verdict: Verdict) -> Fro
 def to_json(frontier: Frontier) -> dict[str, Any]:
     """Return a frontier as JSON takes it."""
     unread = {topic: vector_to_json(vector) for topic, vector in frontier.unread.items()}
-    return {"ceiling": vector_to_json(frontier.ceiling), "unread": unread, "closed": frontier.closed}
+    ends = {topic: vector_to_json(vector) for topic, vector in frontier.ends.items()}
+    return {"ceiling": vector_to_json(frontier.ceiling), "unread": unread, "closed": frontier.closed, "ends": ends}
 
 
 def from_json(body: Mapping[str, Any]) -> Frontier:
     """Return the frontier that `to_json` gave."""
     unread = {topic: vector_from_json(vector) for topic, vector in body["unread"].items()}
+    ends = {topic: vector_from_json(vector) for topic, vector in body.get("ends", {}).items()}
     # A release before pipelines with state recorded no watermark.
-    return Frontier(vector_from_json(body["ceiling"]), unread, body.get("closed", 0))
+    return Frontier(vector_from_json(body["ceiling"]), unread, body.get("closed", 0), ends)
 
 
 def record(connection: Connection, rewind_id: str, attempt: int, look: Look) -> None:

@@ -20,11 +20,14 @@ class Frontier:
             may stand. A topic or partition it lacks has to be read from its beginning.
         closed: For pipelines with state, the watermark up to which closed results were compared, in milliseconds since
             1970.
+        ends: Per output topic, by id, the offset after the last one that was read. What stands later and is of an
+            earlier source was written since: what was said of it may no longer be so.
     """
 
     ceiling: Vector
     unread: Mapping[str, Vector] = field(default_factory=dict)
     closed: int = 0
+    ends: Mapping[str, Vector] = field(default_factory=dict)
 
     def since(self, position: Mapping[int, int]) -> Ranges:
         """Return the source offsets from the ceiling up to a position."""

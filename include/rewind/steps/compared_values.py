@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import outputs as adapter
-from rewind.core.offsets import Ranges
+from rewind.core.offsets import Ranges, Vector
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.transforms import compare, keyed, outputs, parsing
@@ -20,6 +22,7 @@ def both(
     candidate: Generation,
     horizon: Ranges,
     bounds: Bounds | None,
+    unread: Mapping[str, Vector] | None = None,
 ) -> list[DataFrame]:
     """Return the values of both outputs over what was compared: column `value`, JSON texts as bytes.
 
@@ -32,10 +35,11 @@ def both(
         candidate: The other.
         horizon: Source offsets that both hold.
         bounds: For pipelines with state, which of their results can be compared.
+        unread: What a comparison up to the horizon's floor left unread; None to read both outputs whole.
     """
     if bounds is not None:
-        return _results(spark, settings, live, candidate, bounds)
-    return [_rows(spark, settings, side, horizon) for side in (live, candidate)]
+        return _results(spark, settings, live, candidate, bounds, unread)
+    return [_rows(spark, settings, side, horizon, unread) for side in (live, candidate)]
 
 
 def columns(values: DataFrame, candidate: Generation) -> DataFrame:
@@ -45,14 +49,21 @@ def columns(values: DataFrame, candidate: Generation) -> DataFrame:
     return values.where(F.col("value").isNotNull()).select(fields).select("fields.*")
 
 
-def _rows(spark: SparkSession, settings: Settings, side: Generation, horizon: Ranges) -> DataFrame:
-    read = adapter.read(spark, settings, side).rows.where(F.col("kind") == outputs.ROW)
+def _rows(
+    spark: SparkSession, settings: Settings, side: Generation, horizon: Ranges, unread: Mapping[str, Vector] | None
+) -> DataFrame:
+    read = adapter.read(spark, settings, side, unread).rows.where(F.col("kind") == outputs.ROW)
     return compare.from_floor(read, horizon).where(compare.comparable(horizon))
 
 
 def _results(
-    spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, bounds: Bounds
+    spark: SparkSession,
+    settings: Settings,
+    live: Generation,
+    candidate: Generation,
+    bounds: Bounds,
+    unread: Mapping[str, Vector] | None,
 ) -> list[DataFrame]:
-    newest = [keyed.newest(adapter.read_keyed(spark, settings, side)[1]) for side in (live, candidate)]
+    newest = [keyed.newest(adapter.read_keyed(spark, settings, side, unread)[1]) for side in (live, candidate)]
     judged = keyed.paired(newest[0], newest[1], bounds).where(F.col("state") == keyed.JUDGED)
     return [judged.select(F.col(f"{side}.value").alias("value")) for side in ("l", "c")]

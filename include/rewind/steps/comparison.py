@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs as adapter
 from rewind.control import progress
 from rewind.control.database import transaction
 from rewind.core import lifecycle
-from rewind.core.offsets import Ranges, Vector
+from rewind.core.horizon import Frontier
+from rewind.core.offsets import OffsetRange, Ranges, Vector
 from rewind.core.pipeline import RowRule, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -49,6 +51,8 @@ class Found:
         beyond: Of live and of the candidate, by place (`outputs.place`), the first offset in the output of a row
             beyond the ceiling.
         unread: Where both outputs have to be read on for what lies beyond the horizon (`Frontier.unread`).
+        ends: Up to where both were read (`Frontier.ends`).
+        touched: Rows that were written since the comparison before, of what that one judged.
     """
 
     counts: Mapping[str, int]
@@ -56,6 +60,8 @@ class Found:
     sample: tuple[Mapping[str, Any], ...] = ()
     beyond: tuple[Mapping[int, int], Mapping[int, int]] = ({}, {})
     unread: Mapping[str, Vector] = field(default_factory=dict)
+    ends: Mapping[str, Vector] = field(default_factory=dict)
+    touched: int = 0
 
 
 def compared(
@@ -65,7 +71,7 @@ def compared(
     candidate: Generation,
     horizon: Ranges,
     bounds: Bounds | None = None,
-    unread: Mapping[str, Vector] | None = None,
+    before: Frontier | None = None,
     only: Only | None = None,
 ) -> Found:
     """Compare what two generations wrote for the source offsets of a horizon.
@@ -79,15 +85,15 @@ def compared(
         candidate: The other.
         horizon: Source offsets that both must hold.
         bounds: For pipelines with state, which of their results can be compared.
-        unread: What a comparison up to the horizon's floor left unread; None to read both outputs whole.
+        before: How far a comparison up to the horizon's floor came; None to read both outputs whole.
         only: Of pipelines without state, which of the located rows are looked at.
     """
     if bounds is not None:
-        found = _compared_keyed(spark, settings, live, candidate, horizon, bounds, unread)
+        found = _compared_keyed(spark, settings, live, candidate, horizon, bounds, before)
     else:
-        found = _compared_rows(spark, settings, live, candidate, horizon, unread, only)
+        found = _compared_rows(spark, settings, live, candidate, horizon, before, only)
     # Of a part of both outputs nobody said how many there are.
-    return found if unread is not None else counted(found, thaw(candidate.frozen["config"]).row_rules)
+    return found if before is not None else counted(found, thaw(candidate.frozen["config"]).row_rules)
 
 
 def _compared_rows(
@@ -96,9 +102,10 @@ def _compared_rows(
     live: Generation,
     candidate: Generation,
     horizon: Ranges,
-    unread: Mapping[str, Vector] | None,
+    before: Frontier | None,
     only: Only | None,
 ) -> Found:
+    unread = None if before is None else before.unread
     read = [adapter.read(spark, settings, generation, unread) for generation in (live, candidate)]
     if only is not None:
         read = [replace(output, rows=only(output.rows)) for output in read]
@@ -106,9 +113,29 @@ def _compared_rows(
         # What lies outside a repair's range is no business of it, not open.
         rows = [output.rows.where(compare.comparable(horizon)) for output in read]
         return compared_rows(rows[0], rows[1], _sides(live, candidate), horizon)
-    found = compared_rows(read[0].rows, read[1].rows, _sides(live, candidate), horizon)
+    again = before is not None and bool(before.ends)
+    if again:
+        # Little, and looked at more than once: it is fetched once.
+        read = [replace(output, rows=output.rows.persist(StorageLevel.DISK_ONLY)) for output in read]
+    try:
+        touched = sum(_touched(output, before) for output in read) if before is not None and again else 0
+        found = compared_rows(read[0].rows, read[1].rows, _sides(live, candidate), horizon)
+    finally:
+        for output in read if again else ():
+            output.rows.unpersist()
     left, right = (output.unread(beyond) for output, beyond in zip(read, found.beyond, strict=True))
-    return replace(found, unread={**left, **right})
+    ends = {**read[0].ends, **read[1].ends}
+    return replace(found, unread={**left, **right}, ends=ends, touched=touched)
+
+
+def _touched(output: adapter.Output, before: Frontier) -> int:
+    """Return how many rows came since the comparison before that are of source offsets which it judged."""
+    judged = compare.comparable({p: OffsetRange(0, end) for p, end in before.ceiling.items()})
+    late = [
+        output.rows.where((F.col("kind") == kind) & adapter.newer(topic, before.ends) & judged)
+        for kind, topic in zip((outputs.ROW, outputs.DEAD), output.topics, strict=True)
+    ]
+    return late[0].unionByName(late[1]).count()
 
 
 def _compared_keyed(
@@ -118,15 +145,16 @@ def _compared_keyed(
     candidate: Generation,
     horizon: Ranges,
     bounds: Bounds,
-    unread: Mapping[str, Vector] | None,
+    before: Frontier | None,
 ) -> Found:
     """Compare results by key, and dead letters, which are of one record each, by its coordinate."""
     sides = _sides(live, candidate)
+    unread = None if before is None else before.unread
     dead = [adapter.read_dead(spark, settings, generation, unread) for generation in (live, candidate)]
     # A repair makes results anew; what was rejected then is rejected still.
     rows = [letters if bounds.touches is None else letters.limit(0) for _, letters in dead]
     letters = compared_rows(rows[0], rows[1], sides, horizon)
-    results = Keyed(spark, settings, live, candidate, sides, bounds, unread)
+    results = Keyed(spark, settings, live, candidate, sides, bounds, before)
     try:
         sample = tuple(samples.shown(row) for row in results.sample(samples.MOST))
     finally:
@@ -144,6 +172,8 @@ def _compared_keyed(
         _together(letters.fields, results.fields),
         (*letters.sample, *sample)[: samples.MOST],
         unread={**unread_dead, **results.unread},
+        ends={**adapter.ends_of(topic for topic, _ in dead), **results.ends},
+        touched=results.touched,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs as adapter
+from rewind.core.horizon import Frontier
 from rewind.core.offsets import Vector
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -28,6 +28,8 @@ class Keyed:
         fields: Keys by class and differing field.
         differing: The pairs that are not equal, with their `class` and `fields`; cached until `close`.
         unread: Where both outputs have to be read on for the results that were open.
+        ends: Up to where both were read.
+        touched: Rows that came since the comparison before, of results that it judged.
     """
 
     def __init__(
@@ -38,10 +40,13 @@ class Keyed:
         candidate: Generation,
         sides: compare.Sides,
         bounds: Bounds,
-        unread: Mapping[str, Vector] | None,
+        before: Frontier | None,
     ) -> None:
         """Read, pair and classify."""
+        unread = None if before is None else before.unread
         read = [adapter.read_keyed(spark, settings, generation, unread) for generation in (live, candidate)]
+        self.ends = adapter.ends_of(topic for topic, _ in read)
+        self.touched = 0 if before is None or not before.ends else sum(_touched(*one, before) for one in read)
         newest = [keyed.newest(rows) for _, rows in read]
         self._pairs = keyed.paired(newest[0], newest[1], bounds).persist(StorageLevel.DISK_ONLY)
         self.counts = _totals(self._pairs)
@@ -78,6 +83,11 @@ class Keyed:
         """Return some of the differing pairs, late ones last."""
         order = (F.col("class") == compare.EXPECTED, F.col("class") == compare.LATE, F.col("key"))
         return self.differing.where(F.col("class") != compare.EQUAL).orderBy(*order).limit(count).collect()
+
+
+def _touched(topic: Topic, rows: DataFrame, before: Frontier) -> int:
+    # Before the first closed result nothing was judged.
+    return rows.where(adapter.newer(topic, before.ends) & (F.col("ends") <= before.closed)).count()
 
 
 def _totals(pairs: DataFrame) -> dict[str, int]:

@@ -182,8 +182,8 @@ def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: _Answer) -> 
     with transaction(settings.registry_url) as connection:
         before = nights.frontier_before(connection, work.night, live.job_id)
         position = progress.position(connection, live.job_id, live.handoff)
-    unread = before.unread if before is not None else {}
-    whole = outputs.first_whole(spark, settings, live, unread)
+    known = before or Frontier({})
+    whole = outputs.first_whole(spark, settings, live, known.unread)
     asked = {
         p: r for p, r in recorded.ranges.items() if not recorded.sample.partitions or p in recorded.sample.partitions
     }
@@ -199,9 +199,10 @@ def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: _Answer) -> 
     replay.run(spark, settings, made, answer.compared, work.state.version, recorded.sample, guard)
     bounds = comparison.bounds_of(settings, live, made, comparison.NOTHING if before is None else before.closed)
     only = replay.only(spark, settings, made, answer.compared, work.state.version, recorded.sample)
-    answer.found = comparison.compared(spark, settings, live, made, answer.compared, bounds, unread, only)
+    answer.found = comparison.compared(spark, settings, live, made, answer.compared, bounds, known, only)
     answer.state, answer.reason = _judged(answer, work.pipeline, total(asked))
-    answer.frontier = Frontier(ends(recorded.ranges), answer.found.unread, 0 if bounds is None else bounds.closed_by)
+    closed = 0 if bounds is None else bounds.closed_by
+    answer.frontier = Frontier(ends(recorded.ranges), answer.found.unread, closed, answer.found.ends)
 
 
 def _nothing(live: Generation, asked: Ranges, whole: Vector) -> tuple[str, str]:
@@ -217,6 +218,8 @@ def _judged(answer: _Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
     verdict, reason = comparison.judge(answer.found, compared, pipeline.late_share)
     if volatile := comparison.likely_volatile(answer.found):
         reason += f"; {', '.join(volatile)} differs in all rows: does it depend on a clock?"
+    if answer.found.touched:
+        reason += f"{'; ' if reason else ''}{answer.found.touched} rows of earlier nights were written since, or again"
     if compared < asked:
         reason += f"{'; ' if reason else ''}{asked - compared} older offsets are not in the output of the live job"
     # Nothing on both sides is no sign of health; nobody is to be woken for it either.

@@ -24,8 +24,40 @@ class Share:
     candidate: float
 
 
-def shares(values: Sequence[DataFrame], live: Generation, candidate: Generation) -> dict[str, Share]:
-    """Return the share of nulls of each column that both outputs have.
+@dataclass(frozen=True)
+class Nulls:
+    """How many values were compared on either side, and in how many of them each column is null.
+
+    Attributes:
+        values: Of live and of the candidate.
+        live: By column of live.
+        candidate: By column of the candidate.
+    """
+
+    values: tuple[int, int]
+    live: Mapping[str, int]
+    candidate: Mapping[str, int]
+
+    def shares(self) -> dict[str, Share]:
+        """Return the share of nulls of each column that both outputs have; nothing where a side has no value."""
+        if 0 in self.values:
+            return {}
+        both = [name for name in self.live if name in self.candidate]
+        ones = {name: (self.live[name], self.candidate[name]) for name in both}
+        return {name: Share(a / self.values[0], b / self.values[1]) for name, (a, b) in ones.items()}
+
+    def plus(self, other: Nulls) -> Nulls:
+        """Return the sum with what was counted of other values of the same outputs."""
+        values = (self.values[0] + other.values[0], self.values[1] + other.values[1])
+        sides = [
+            {name: count + more[name] for name, count in side.items()}
+            for side, more in ((self.live, other.live), (self.candidate, other.candidate))
+        ]
+        return Nulls(values, *sides)
+
+
+def counted(values: Sequence[DataFrame], live: Generation, candidate: Generation) -> Nulls:
+    """Count the nulls of what was compared.
 
     Args:
         values: What was compared of live and of the candidate (`compared_values.both`).
@@ -34,10 +66,9 @@ def shares(values: Sequence[DataFrame], live: Generation, candidate: Generation)
     """
     schemas = [parsing.declared(side.frozen["output_schema"]) for side in (live, candidate)]
     # One row a side.
-    found = [nulls.shares(rows, schema).first() for rows, schema in zip(values, schemas, strict=True)]
-    both = [name for name in schemas[0].names if name in schemas[1].names]
-    pairs = {name: tuple(row[name] for row in found if row is not None) for name in both}
-    return {name: Share(*pair) for name, pair in pairs.items() if None not in pair}
+    found = [nulls.counted(rows, schema).collect()[0].asDict() for rows, schema in zip(values, schemas, strict=True)]
+    sides = [{name: row[name] for name in schema.names} for row, schema in zip(found, schemas, strict=True)]
+    return Nulls((found[0][nulls.VALUES], found[1][nulls.VALUES]), *sides)
 
 
 def gated(
@@ -48,7 +79,7 @@ def gated(
     Args:
         verdict: The verdict so far.
         reason: Why it is not a pass.
-        found: Shares of nulls, by column (`shares`).
+        found: Shares of nulls, by column (`Nulls.shares`).
         most: By how much the candidate's share may exceed live's.
         volatile: Columns whose values count for nothing: for these the shares may not be further apart either way.
     """

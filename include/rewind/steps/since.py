@@ -52,6 +52,7 @@ def compared_since(
     if not total(came) and (bounds is None or bounds.closed_by <= frontier.closed):
         return Since(Found({"rows": 0}), frontier)
     spark = session(f"compare {plan.job_id}", plan.config["session_time_zone"])
-    found = comparison.compared(spark, settings, live, candidate, came, bounds, frontier.unread)
+    found = comparison.compared(spark, settings, live, candidate, came, bounds, frontier)
     ceiling = {p: max(offset, reached.get(p, 0)) for p, offset in {**reached, **frontier.ceiling}.items()}
-    return Since(found, Frontier(ceiling, found.unread, frontier.closed if bounds is None else bounds.closed_by))
+    closed = frontier.closed if bounds is None else bounds.closed_by
+    return Since(found, Frontier(ceiling, found.unread, closed, found.ends))

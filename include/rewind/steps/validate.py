@@ -12,7 +12,8 @@ from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs
 from rewind.adapters.session import session
-from rewind.control import evidence, generations, observing, progress, rewinds, suites, verdicts
+from rewind.control import checked, evidence, generations, observing, progress, rewinds, suites, verdicts
+from rewind.control.checked import Checked
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
@@ -23,8 +24,19 @@ from rewind.core.pipeline import VOLATILE, Pipeline, thaw
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import compared_values, comparison, expectations, left_out, main, null_gate, state_comparison
+from rewind.steps import (
+    compared_values,
+    comparison,
+    expectations,
+    left_out,
+    main,
+    null_gate,
+    state_comparison,
+    taken_up,
+)
 from rewind.steps.comparison import Found
+from rewind.steps.null_gate import Nulls
+from rewind.steps.taken_up import TakenUp
 from rewind.transforms.compare import EQUAL, EXPECTED
 from rewind.transforms.keyed import Bounds
 
@@ -57,6 +69,11 @@ class _Check:
         """The candidate's frozen configuration."""
         return thaw(self.candidate.frozen["config"])
 
+    @property
+    def identity(self) -> str:
+        """What tells it from checks of other outputs, or by other rules."""
+        return checked.identity(self.live, self.candidate, self.backfilled)
+
 
 @dataclass
 class _Judged:
@@ -65,6 +82,8 @@ class _Judged:
     horizon: Ranges = field(default_factory=dict)
     bounds: Bounds | None = None
     found: Found = field(default_factory=lambda: Found({}))
+    taken_up: TakenUp | None = None
+    nulls: Nulls | None = None
     verdict: str = lifecycle.ERROR
     reason: str = ""
     beside: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +119,12 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     settings, live, candidate = check.settings, check.live, check.candidate
     judged.horizon = horizon_of(spark, settings, check.plan, live, candidate)
     judged.bounds = comparison.bounds_of(settings, live, candidate, touches=check.plan.touches)
-    judged.found = comparison.compared(spark, settings, live, candidate, judged.horizon, judged.bounds)
+    judged.taken_up = taken_up.go_on(spark, settings, live, candidate, judged.horizon, _before(check))
+    if judged.taken_up is None:
+        judged.found = comparison.compared(spark, settings, live, candidate, judged.horizon, judged.bounds)
+    else:
+        judged.found = comparison.counted(judged.taken_up.found, check.pipeline.row_rules)
+        judged.beside["taken_up"] = {"attempt": judged.taken_up.before.attempt, "from": starts(judged.taken_up.came)}
     judged.gate(comparison.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
     if check.pipeline.rules:
         judged.beside["rules"] = [asdict(rule) for rule in check.pipeline.rules]
@@ -110,6 +134,14 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     if volatile := comparison.likely_volatile(judged.found):
         judged.beside["likely_volatile"] = volatile
         judged.reason += f"; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"
+
+
+def _before(check: _Check) -> Checked | None:
+    """Return the last check of the same outputs; those of a repair are small, and read whole."""
+    if check.plan.kind == REPAIR:
+        return None
+    with transaction(check.settings.registry_url) as connection:
+        return checked.last(connection, check.rewind_id, check.identity)
 
 
 def _values(spark: SparkSession, check: _Check, judged: _Judged) -> list[DataFrame]:
@@ -122,10 +154,19 @@ def _gate_nulls(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     # Rows that are all equal are null alike, but for what a rule calls equal.
     if counts["rows"] == counts[EQUAL] and not check.pipeline.rules:
         return
-    shares = null_gate.shares(_values(spark, check, judged), check.live, check.candidate)
+    judged.nulls = _nulls(spark, check, judged)
+    shares = judged.nulls.shares()
     volatile = [rule.column for rule in check.pipeline.rules if rule.kind == VOLATILE]
     judged.gate(null_gate.gated(judged.verdict, judged.reason, shares, check.pipeline.null_share, volatile))
     judged.beside["null_shares"] = {name: asdict(share) for name, share in shares.items()}
+
+
+def _nulls(spark: SparkSession, check: _Check, judged: _Judged) -> Nulls:
+    jobs, went_on = (check.live, check.candidate), judged.taken_up
+    if went_on is None or went_on.before.nulls is None:
+        return null_gate.counted(_values(spark, check, judged), *jobs)
+    new = null_gate.counted(went_on.values(spark, check.settings, *jobs), *jobs)
+    return Nulls(**went_on.before.nulls).plus(new)
 
 
 def _gate_by_expectations(spark: SparkSession, check: _Check, judged: _Judged) -> None:
@@ -187,5 +228,9 @@ def _store(check: _Check, judged: _Judged) -> None:
     evidence.write(check.settings, check.rewind_id, f"verdict-{check.attempt}", body)
     with side_effect("verdict.store"), transaction(check.settings.registry_url) as connection:
         verdicts.store(connection, check.rewind_id, made)
-        frontier = Frontier(ceiling, found.unread, 0 if bounds is None else bounds.closed_by)
+        frontier = Frontier(ceiling, found.unread, 0 if bounds is None else bounds.closed_by, found.ends)
         observing.keep_frontier(connection, check.rewind_id, check.attempt, frontier)
+        if judged.verdict != lifecycle.ERROR:
+            kept = (found.counts, found.fields, found.sample, None if judged.nulls is None else asdict(judged.nulls))
+            done = Checked(check.attempt, check.identity, floor, frontier, *kept)
+            checked.keep(connection, check.rewind_id, done)

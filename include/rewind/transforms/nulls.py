@@ -6,9 +6,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType
 
+VALUES = "_values"
 
-def shares(values: DataFrame, schema: StructType) -> DataFrame:
-    """Return one row: per column of a schema the share of the values in which it is null; null without any value.
+
+def counted(values: DataFrame, schema: StructType) -> DataFrame:
+    """Return one row: `_values`, how many there are, and per column of a schema in how many of them it is null.
 
     Args:
         values: Column `value`: the JSON texts of an output, as bytes. Tombstones are no values.
@@ -16,7 +18,8 @@ def shares(values: DataFrame, schema: StructType) -> DataFrame:
     """
     fields = F.from_json(F.col("value").cast("string"), schema).alias("fields")
     rows = values.where(F.col("value").isNotNull()).select(fields)
-    return rows.agg(*(F.avg(_absent(field).cast("int")).alias(field.name) for field in schema.fields))
+    absent = (F.count(F.when(_absent(field), True)).alias(field.name) for field in schema.fields)
+    return rows.agg(F.count(F.lit(1)).alias(VALUES), *absent)
 
 
 def _absent(field: StructField) -> Column:
