@@ -125,7 +125,13 @@ def _watched(shell: Shell) -> str:
     """Look on at a terminal until there is something to see, and end it as a person does."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "rewind", "status", "--watch"]
-    process = subprocess.Popen(command, env={**shell.environment, "TERM": "xterm"}, stdout=slave, stderr=slave)
+
+    def heed() -> None:
+        # Whoever runs the tests in the background has it ignored, and children inherit that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    terminal = {**shell.environment, "TERM": "xterm"}
+    process = subprocess.Popen(command, env=terminal, stdout=slave, stderr=slave, preexec_fn=heed)
     os.close(slave)
     seen = b""
     while b"live" not in seen:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rewind.control import chunk_log, progress
+from rewind.control import chunk_log, evidence, progress
 from rewind.core.world import Batch
 from tests import oracle
 from tests.workshop import Workshop
