@@ -131,7 +131,7 @@ def _watched(shell: Shell) -> str:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     terminal = {**shell.environment, "TERM": "xterm"}
-    process = subprocess.Popen(command, env=terminal, stdout=slave, stderr=slave, preexec_fn=heed)
+    process = subprocess.Popen(command, env=terminal, stdout=slave, stderr=slave, preexec_fn=heed)  # noqa: PLW1509 - no threads of ours
     os.close(slave)
     seen = b""
     while b"live" not in seen:
