@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -133,8 +134,9 @@ NOTIFIER = {
             "html_content": "{{ rewind_text }} {{ rewind_link }}",
         }
     ),
+    "REWIND_SPARK_HISTORY": "http://history.example",
 }
-"""Airflow's own notifier by mail."""
+"""Airflow's own notifier by mail, and a Spark history server."""
 
 
 def live_in_a_browser(stage: Stage, page: Page, box: Mailbox, folder: Path) -> dict[str, Any]:
@@ -175,7 +177,10 @@ def live_in_a_browser(stage: Stage, page: Page, box: Mailbox, folder: Path) -> d
     link = f"{stage.stack.airflow_url}/rewind/#rewind/{rewind_id}"
     wait_for("the mail that asks", lambda: link in box.told("approval"))
     for task in ("plan", "backfill", "approve"):
-        assert _links(stage, run_id, task) == {"Rewind page": link}
+        assert _links(stage, run_id, task)["Rewind page"] == link
+    named = _links(stage, run_id, "validate")
+    assert named["Evidence"].endswith(f"/rewind/api/rewinds/{rewind_id}/evidence/verdict-1.html")
+    assert re.fullmatch(r"http://history\.example/history/local-\d+/", named["Spark history"])
     _approved(desk, stage, rewind_id)
     _shown_live(desk, f"{name}-g2, epoch 2")
     stage.succeeded(stage.rewind_dag, run_id)

@@ -23,6 +23,8 @@ TERM_SECONDS = 2.0
 CONFIRM_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
 
+_APPLICATION = re.compile(r"spark application (\S+)")
+"""As `adapters.session` writes it."""
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 
 
@@ -59,6 +61,17 @@ class TrackedHook(SparkSubmitHook):
         self._ending = False
         self.named: Callable[[str], None] = lambda _: None
         """Told the id of the driver as soon as a cluster has given it."""
+        self.application_id = ""
+        """Spark's id of the application, once it has told it."""
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(map(self._noted, itr))
+
+    def _noted(self, line: Any) -> Any:
+        found = _APPLICATION.search(str(line))
+        if found:
+            self.application_id = found[1]
+        return line
 
     @property
     def target(self) -> Target:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from rewind.control import generations, nights, supervise
 from rewind.control.database import transaction
 from rewind.control.nights import Replayed
 from rewind.core import nights as rules
+from rewind.core.errors import RewindError
 from rewind.core.nights import Night
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
@@ -76,7 +78,7 @@ def plain(instant: datetime) -> datetime:
 class NightSubmit(RewindSubmit):
     """Replays one night of a pipeline by the code of its live job."""
 
-    operator_extra_links = (links.PageLink(),)
+    operator_extra_links = (links.PageLink(), links.EvidenceLink(), links.HistoryLink())
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         """Replay a pipeline; nights of one wait for each other."""
@@ -100,11 +102,21 @@ class NightSubmit(RewindSubmit):
 
     def execute(self, context: Context) -> None:
         """Replay, and end as the night did: red by a drift, skipped where nothing was replayed."""
-        super().execute(context)
-        with reactions(), transaction(run.settings().registry_url) as connection:
-            found = nights.find(connection, self._night(context))
+        try:
+            super().execute(context)
+        finally:
+            # A link that cannot be told hides no error.
+            with contextlib.suppress(RewindError):
+                found = self._found(context)
+                self.report = (found.replay_id, f"night-{found.attempt}.html") if found and found.attempt else ("", "")
+        with reactions():
+            found = self._found(context)
         if found is not None:
             self._end(found)
+
+    def _found(self, context: Context) -> Replayed | None:
+        with transaction(run.settings().registry_url) as connection:
+            return nights.find(connection, self._night(context))
 
     def _end(self, found: Replayed) -> None:
         told = f"{found.pipeline} {found.label} ({found.sample.told()}): {found.state}"

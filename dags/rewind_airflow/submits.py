@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 from collections.abc import Collection
@@ -12,11 +13,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from rewind.control import bundle, requests, rewinds, step_lease, submit
+from rewind.control import bundle, requests, rewinds, step_lease, submit, verdicts
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.control.step_lease import Claim
 from rewind.core import lifecycle, names
+from rewind.core.errors import RewindError
 from rewind.core.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
 from rewind_airflow import form, links, outcome, run
@@ -62,6 +64,10 @@ class RewindSubmit(SparkSubmitOperator):
         super().__init__(conn_id=CONNECTION, **kwargs)
         self.job = job
         self.pipeline = pipeline
+        self.report = ("", "")
+        """Folder and name of what it wrote down as evidence, once it has."""
+        self.application_id = ""
+        """Spark's id of what it submitted, once it is known."""
         self._lease: SubmitLease | None = None
 
     def errand(self, context: Context, settings: Settings) -> Errand:
@@ -127,6 +133,8 @@ class RewindSubmit(SparkSubmitOperator):
         except (AirflowException, RuntimeError, OSError) as error:
             hook.follow()
             return error
+        finally:
+            self.application_id = hook.application_id
         return None
 
     def _marks(self, settings: Settings, errand: Errand) -> int:
@@ -153,7 +161,7 @@ class RewindSubmit(SparkSubmitOperator):
 class PlanSubmit(RewindSubmit):
     """The first step: reads the form."""
 
-    operator_extra_links = (links.PageLink(),)
+    operator_extra_links = (links.PageLink(), links.HistoryLink())
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         """Plan a rewind of a pipeline."""
@@ -171,7 +179,7 @@ class PlanSubmit(RewindSubmit):
 class StepSubmit(RewindSubmit):
     """A later step: everything it needs stands in the registry, and its code is the plan's."""
 
-    operator_extra_links = (links.PageLink(),)
+    operator_extra_links = (links.PageLink(), links.EvidenceLink(), links.HistoryLink())
 
     def __init__(self, *, task_id: str, kinds: Collection[str] = ALL, **kwargs: Any) -> None:
         """Run the main that is named as the task.
@@ -195,6 +203,22 @@ class StepSubmit(RewindSubmit):
             raise AirflowSkipException(f"a {plan.kind} has no step {self.job}")
         code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
         return Errand(["--rewind-id", rewind_id], code, rewind_id)
+
+    def execute(self, context: Context) -> None:
+        """Carry it out, and name what a check wrote down, whatever it found."""
+        try:
+            super().execute(context)
+        finally:
+            if self.job == "validate":
+                # A link that cannot be told hides no error.
+                with contextlib.suppress(RewindError):
+                    self.report = _verdict_of(run.rewind_id(context))
+
+
+def _verdict_of(rewind_id: str) -> tuple[str, str]:
+    with transaction(run.settings().registry_url) as connection:
+        verdict = verdicts.newest(connection, rewind_id)
+    return (rewind_id, "" if verdict is None else f"verdict-{verdict.attempt}.html")
 
 
 class AbortSubmit(RewindSubmit):

@@ -154,6 +154,8 @@ def test_the_steps_lead_to_the_page(checkout):
     assert {task for task, named in found.items() if "Rewind page" in named} == {
         *("plan", "spin_up", "backfill", "catch_up", "validate", "approve", "cut_over", "observe", "merge")
     }
+    nightly = checkout["dags"]["nightly_replay_visits_converter"]["links"]
+    assert nightly == {"replay": ["Rewind page", "Evidence", "Spark history"]}
 
 
 def test_waits_hold_no_slot_and_outlive_a_failed_look(checkout):

@@ -97,6 +97,7 @@ FILLED = {
     "job_id": LIVE,
     "owner": LIVE,
     "name": "page.css",
+    "path": "data-docs-1/index.html",
     "action": offers.ABORT,
     "pipeline": page_states.NAME,
     "one": REWIND_ID,
@@ -106,7 +107,11 @@ TOKEN = "t" * 32
 
 
 def routes(page):
-    return [(method, "/rewind" + r.path.format(**FILLED), r.path) for r in page.routes for method in sorted(r.methods)]
+    return [
+        (method, "/rewind" + r.path.replace(":path", "").format(**FILLED), r.path)
+        for r in page.routes
+        for method in sorted(r.methods)
+    ]
 
 
 def ask(client, method, path):
@@ -123,6 +128,7 @@ def test_the_routes_are_those_that_the_matrix_covers(page):
         ("GET", "/api/history"),
         ("GET", "/api/overview"),
         ("GET", "/api/rewinds/{rewind_id}"),
+        ("GET", "/api/rewinds/{rewind_id}/docs/{path:path}"),
         ("GET", "/api/rewinds/{rewind_id}/evidence/{name}"),
         ("GET", "/api/run"),
         ("GET", "/api/streams/{owner}/logs/{name}"),
@@ -207,14 +213,17 @@ def test_a_page_of_evidence_may_show_itself_and_nothing_more(client, installatio
     answer = client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}/evidence/verdict-1.html")
     assert (answer.headers["content-type"], answer.text[:15]) == ("text/html; charset=utf-8", "<!doctype html>")
     policy = answer.headers["content-security-policy"].split("; ")
-    assert policy == ["default-src 'none'", "style-src 'unsafe-inline'", "sandbox", "frame-ancestors 'self'"]
+    own = ["style-src 'self' 'unsafe-inline'", "img-src 'self'"]
+    assert policy == ["default-src 'none'", *own, "sandbox", "frame-ancestors 'self'"]
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_reads(page, client, installation, role):
     page_states.seed(installation, "backfilling")
-    for folder, name in ((installation.evidence / REWIND_ID, "page.css"), (logs(installation), "page.css")):
-        folder.mkdir(parents=True)
+    docs = installation.evidence / REWIND_ID / "data-docs-1"
+    kept = ((docs.parent, "page.css"), (docs, "index.html"), (logs(installation), "page.css"))
+    for folder, name in kept:
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("kept")
     found = {path: ask(client(role), "GET", path).status_code for method, path, _ in routes(page) if method == "GET"}
     assert set(found.values()) == {200}, found

@@ -11,10 +11,13 @@ from kafka import KafkaProducer
 
 from rewind.core.offsets import OffsetRange
 from tests import nightly_wrong
-from tests.nightly_life import FIRST, day, evidence, found, replay, visit
+from tests.nightly_life import FIRST, day, evidence, found, replay, submitted, visit
 from tests.workshop import Workshop
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+
+CRASHES = ("before:replay.forget", "after:replay.table", "before:night.finish")
 
 
 def counts(body: Mapping[str, int]) -> dict[str, int]:
@@ -62,8 +65,11 @@ def test_nights_join_a_drift_is_found_and_a_sample_says_so(workshop: Callable[..
         ("not_replayed", 0, 40),
         ("not_replayed", 0, 0),
     ]
+    for attempt, point in enumerate(CRASHES, 1):
+        assert submitted(shop, live, 2, environment={"REWIND_CRASH_AT": point}).code not in (0, 64)
+        assert found(shop, 2).attempt == attempt
     again = replay(shop, live, 2)
-    assert (again.replay_id, again.attempt, again.state) == (left_out[0].replay_id, 1, "consistent")
+    assert (again.replay_id, again.attempt, again.state) == (left_out[0].replay_id, len(CRASHES) + 1, "consistent")
     assert counts(again.counts) == {"rows": 40, "equal": 40}
 
 

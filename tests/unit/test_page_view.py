@@ -282,7 +282,43 @@ def test_two_rewinds_side_by_side(settings, in_state):
     assert lines["plan", "end"] == [{"0": str(BIG), "1": 8_000}] * 2
     assert lines["changed", "max_offsets"] == ["200000 → 50000"] * 2
     assert lines["seconds", "backfill"][1] is None
-    assert [rewind["id"] for rewind in body["rewinds"]] == [REWIND_ID, "rw-other"]
+    assert [rewind["id"] for rewind in body["sides"]] == [REWIND_ID, "rw-other"]
+
+
+def test_two_nights_side_by_side(settings, in_state):
+    in_state("drifted night")
+    state = State(lambda: settings, lambda _: Ends())
+    with snapshot(settings.registry_url) as connection:
+        body = compare_page.compare_page(settings, connection, state, ("visits-n2", "visits-n3"))
+    lines = {(line["section"], line["name"]): line["values"] for line in body["lines"]}
+    assert lines["night", "state"] == ["consistent", "drifted"]
+    assert lines["offsets", "partition 0"] == ["5 to 90", "90 to 100"]
+    assert lines["rows", "changed"] == [None, 3]
+    assert lines["changed", "visited_page"] == [None, 3]
+    assert (body["page"], [night["id"] for night in body["sides"]]) == ("", ["visits-n2", "visits-n3"])
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "data-docs-1/../../x", "verdict-1.json", "data-docs-1/out", "data-docs-2/index.html", ""]
+)
+def test_pages_of_expectations_come_from_their_folders_alone(tmp_path, path):
+    folder = tmp_path / "rw-1"
+    (folder / "data-docs-1").mkdir(parents=True)
+    for name in ("verdict-1.json", "data-docs-1/index.html"):
+        (folder / name).write_text("x")
+    (tmp_path / "x").write_text("secret")
+    (folder / "data-docs-1" / "out").symlink_to(tmp_path / "x")
+    assert files.page_below(folder, "data-docs-1/index.html") == (b"x", "html")
+    assert files.docs_of(folder) == ["data-docs-1"]
+    with pytest.raises(RefusedError):
+        files.page_below(folder, path)
+
+
+def test_the_size_of_a_state(tmp_path):
+    assert files.bytes_below(tmp_path / "state") is None
+    (tmp_path / "state" / "0").mkdir(parents=True)
+    (tmp_path / "state" / "0" / "1.zip").write_bytes(b"12345")
+    assert files.bytes_below(tmp_path / "state") == 5
 
 
 def test_throughput_over_time_is_thinned_and_loses_no_record():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pyspark.sql import SparkSession
 
 from rewind.core.pipeline import Pipeline
@@ -10,6 +12,8 @@ from rewind.transforms import spans
 
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """With it a query whose sources have names can go on with another source and the same state."""
+
+log = logging.getLogger(__name__)
 
 _STATE = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -30,6 +34,7 @@ def session(name: str, time_zone: str) -> SparkSession:
     """Return the session of a main: the settings come from the submit, the time zone from the frozen configuration."""
     made: SparkSession = SparkSession.builder.appName(name).getOrCreate()
     made.conf.set("spark.sql.session.timeZone", time_zone)
+    log.info("spark application %s", made.sparkContext.applicationId)
     # A file that is gone is a loss, whatever an installation's defaults say.
     made.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     return made

@@ -161,6 +161,12 @@ def read(connection: Connection, replay_id: str) -> Replayed:
     return _replayed(connection.execute(select(_table).where(_table.c.replay_id == replay_id)).one())
 
 
+def named(connection: Connection, replay_id: str) -> Replayed | None:
+    """Return the night of an id, or None."""
+    row = connection.execute(select(_table).where(_table.c.replay_id == replay_id)).one_or_none()
+    return None if row is None else _replayed(row)
+
+
 def find(connection: Connection, night: Night) -> Replayed | None:
     """Return the record of a night and its sample, or None."""
     row = connection.execute(select(_table).where(_same(night))).one_or_none()

@@ -45,6 +45,7 @@ OF_DAGS = (
     "REWIND_NIGHTLY_ZONE",
     "REWIND_NOTIFIER",
     "REWIND_NOTIFIER_ARGS",
+    "REWIND_SPARK_HISTORY",
 )
 """What may be chosen beside the settings, and is read in DAG files alone."""
 

@@ -52,6 +52,8 @@ def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]
         observing.record(connection, rewind_id, attempt, look)
         observed = observing.read(connection, rewind_id)
     log.info("%s", observed.told())
+    if came.found.touched:
+        log.warning("%d rows were written since of what was judged: repeats, or somebody's hand", came.found.touched)
     if differences:
         log.warning("the approved verdict lacked these: %s", json.dumps(sample, default=str))
     return told

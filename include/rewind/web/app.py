@@ -30,6 +30,12 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+DOCS_TYPES = {kind: TYPES[kind] for kind in ("html", "css", "svg")} | {
+    "png": "image/png",
+    "gif": "image/gif",
+    "ico": "image/x-icon",
+}
+"""What pages of Great Expectations are made of; a script of theirs is shown as text, and none runs."""
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -130,6 +136,12 @@ def _add_files(app: FastAPI, state: State) -> None:
         content = files.tail(evidence.folder_of(state.settings(), rewind_id), name, files.LONGEST_EVIDENCE)
         return _document(content) if name.endswith(".html") else _text(content)
 
+    @app.get("/api/rewinds/{rewind_id}/docs/{path:path}")
+    def of_great_expectations(rewind_id: str, path: str) -> Response:
+        content, suffix = files.page_below(evidence.folder_of(state.settings(), rewind_id), path)
+        kind = DOCS_TYPES.get(suffix)
+        return _text(content) if kind is None else _document(content, kind)
+
     @app.get("/api/streams/{owner}/logs/{name}")
     def log(owner: str, name: str) -> Response:
         return _text(files.tail(files.logs_folder(state.settings(), owner), name, files.TAIL))
@@ -176,10 +188,10 @@ def _sent(request: Request, content: bytes, tag: str) -> Response:
     return Response(content, media_type="application/json", headers=headers)
 
 
-def _document(content: bytes) -> Response:
-    # Whatever stands in it: it may bring its own style, and do nothing else.
-    alone = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'"
-    return Response(content, media_type=TYPES["html"], headers={**HEADERS, "Content-Security-Policy": alone})
+def _document(content: bytes, kind: str = TYPES["html"]) -> Response:
+    # Whatever stands in it: it may bring its own style and pictures, and do nothing else.
+    alone = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self'; sandbox; frame-ancestors 'self'"
+    return Response(content, media_type=kind, headers={**HEADERS, "Content-Security-Policy": alone})
 
 
 def _text(content: bytes) -> Response:

@@ -1,4 +1,4 @@
-"""Two rewinds side by side."""
+"""Two rewinds, or two nights, side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import evidence, rewinds
+from rewind.control import evidence, nights, rewinds
+from rewind.control.nights import Replayed
 from rewind.control.status_rewinds import RewindView, rewind_of
 from rewind.core.settings import Settings
 from rewind.web import files
@@ -16,11 +17,14 @@ from rewind.web.wire import wire
 
 
 def compare_page(settings: Settings, connection: Connection, state: State, ids: Sequence[str]) -> dict[str, Any]:
-    """Return what the page that compares rewinds shows.
+    """Return what the page that compares rewinds, or nights, shows.
 
     Raises:
         RefusedError: There is none of one of the ids.
     """
+    of_nights = [night for replay_id in ids if (night := nights.named(connection, replay_id)) is not None]
+    if len(of_nights) == len(ids):
+        return _nights(settings, state, of_nights)
     pipelines = [rewinds.read(connection, rewind_id).pipeline for rewind_id in ids]
     found = [state.look(name) for name in pipelines]
     jobs = [look.pipeline(name).jobs for look, name in zip(found, pipelines, strict=True)]
@@ -30,19 +34,42 @@ def compare_page(settings: Settings, connection: Connection, state: State, ids: 
     body = {
         "at": found[0].at,
         "problems": found[0].problems,
-        "rewinds": [{"id": view.id, "pipeline": name} for view, name in zip(views, pipelines, strict=True)],
-        "lines": _lines(views),
+        "page": "rewind",
+        "sides": [{"id": view.id, "pipeline": name} for view, name in zip(views, pipelines, strict=True)],
+        "lines": _lines([_facts(view) for view in views]),
         "evidence": {view.id: files.listed(evidence.folder_of(settings, view.id)) for view in views},
     }
     return dict(wire(body))
 
 
-def _lines(views: Sequence[RewindView]) -> list[dict[str, Any]]:
-    """Return what is compared, a line each: its section, its name, and one value for each rewind; None for none."""
+def _nights(settings: Settings, state: State, of_nights: Sequence[Replayed]) -> dict[str, Any]:
+    found = state.look()
+    body = {
+        "at": found.at,
+        "problems": found.problems,
+        "page": "",
+        "sides": [{"id": night.replay_id, "pipeline": night.pipeline} for night in of_nights],
+        "lines": _lines([_facts_of_night(night) for night in of_nights]),
+        "evidence": {n.replay_id: files.listed(evidence.folder_of(settings, n.replay_id)) for n in of_nights},
+    }
+    return dict(wire(body))
+
+
+def _facts_of_night(night: Replayed) -> list[tuple[str, str, Any]]:
+    names = ("label", "state", "reason", "job_id", "run_id", "attempt", "start_at", "end_at", "offsets", "ended_at")
+    found = [("night", name, getattr(night, name)) for name in names]
+    found.append(("night", "replayed", night.sample.told()))
+    found += [("offsets", f"partition {p}", f"{r.start} to {r.end}") for p, r in sorted(night.ranges.items())]
+    found += [("rows", name, count) for name, count in night.counts.items()]
+    return found + [(kind, name, n) for kind, fields in night.fields.items() for name, n in fields.items()]
+
+
+def _lines(sides: Sequence[Sequence[tuple[str, str, Any]]]) -> list[dict[str, Any]]:
+    """Return what is compared, a line each: its section, its name, and one value for each side; None for none."""
     found: dict[tuple[str, str], list[Any]] = {}
-    for place, view in enumerate(views):
-        for section, name, value in _facts(view):
-            found.setdefault((section, name), [None] * len(views))[place] = value
+    for place, facts in enumerate(sides):
+        for section, name, value in facts:
+            found.setdefault((section, name), [None] * len(sides))[place] = value
     return [{"section": section, "name": name, "values": values} for (section, name), values in found.items()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from rewind.core.settings import Settings
 
 TAIL = 64 * 1024
 """Bytes from the end of a log that are shown."""
+DOCS = "data-docs-"
+"""How the folders begin that hold pages of Great Expectations."""
 LONGEST_EVIDENCE = 4 * 1024 * 1024
 
 
@@ -37,6 +40,37 @@ def listed(folder: Path) -> list[File]:
         return []
     plain = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink())
     return [File(path.name, path.stat().st_size) for path in plain if not path.name.startswith(".")]
+
+
+def docs_of(folder: Path) -> list[str]:
+    """Return the names of the folders with pages of Great Expectations in an evidence folder."""
+    return sorted(path.parent.name for path in folder.glob(f"{DOCS}*/index.html") if not path.parent.is_symlink())
+
+
+def page_below(folder: Path, path: str) -> tuple[bytes, str]:
+    """Return a file of pages of Great Expectations and its suffix.
+
+    Raises:
+        RefusedError: There is none, or the path leads out of their folders.
+    """
+    docs = folder.resolve()
+    found = (docs / path).resolve()
+    within = found.is_relative_to(docs) and found.relative_to(docs).parts[0:1]
+    if not within or not within[0].startswith(DOCS) or not found.is_file():
+        raise RefusedError("file", f"{path!r} is unknown", "Choose one that is listed")
+    return found.read_bytes(), found.suffix.removeprefix(".")
+
+
+def bytes_below(folder: Path) -> int | None:
+    """Return how many bytes the files below a folder have, or None when there is no folder."""
+    if not folder.is_dir():
+        return None
+    total = 0
+    for path in folder.rglob("*"):
+        # A driver removes what it no longer needs while we look.
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def tail(folder: Path, name: str, length: int) -> bytes:

@@ -39,6 +39,7 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
         "frozen": shown.frozen,
         "files": code,
         "differences": differing,
+        "state_bytes": files.bytes_below(supervise.checkpoint_folder(settings, job_id) / "state"),
         "manifest": manifest.read(connection, job_id),
         "batches": progress.recent(connection, job_id, BATCHES),
         "throughput": throughput(connection, job_id),

@@ -58,6 +58,7 @@ def rewind_page(settings: Settings, connection: Connection, found: Status, rewin
         "deletions": [d for d in pipeline.deletions if d.job_id in (rewind.job_id, rewind.live_job_id)],
         "garbage": [g for g in pipeline.garbage if g.job_id in (rewind.job_id, rewind.live_job_id)],
         "evidence": files.listed(evidence.folder_of(settings, rewind.id)),
+        "docs": files.docs_of(evidence.folder_of(settings, rewind.id)),
         "logs": {owner: files.listed(files.logs_folder(settings, owner)) for owner in _streams(rewind, jobs)},
         "offers": offers(pipeline, rewind),
     }

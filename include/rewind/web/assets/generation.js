@@ -16,6 +16,7 @@ export function page(body, id) {
       ["Driver", badge(job.driver.state)], ["Lag", behind(job.lag)], ["Rate", rate(job.rate)],
       ["Reads", job.source_topic], ["Writes", job.output_topic], ["Dead letters", job.dead_letter_topic],
       ["Start", vector(job.start)], ["Handoff", vector(job.handoff)], ["Position", vector(job.position)],
+      body.state_bytes !== null && ["State", `${whole(body.state_bytes)} bytes on disk`],
       job.watermark && ["Watermark", instant(job.watermark.at)], ["Bundle", h("code", {}, job.bundle)],
       job.grace_until && ["Kept until", instant(job.grace_until)], job.driver.last_failure && ["Last failure", job.driver.last_failure], job.note && ["Note", job.note],
     ),

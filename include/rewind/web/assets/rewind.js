@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { buttons } from "./actions.js";
 import { lagChart } from "./chart.js";
 import { openable } from "./files.js";
-import { airflow, badge, bar, behind, facts, instant, link, rate, report, section, span, table, vector, whole } from "./format.js";
+import { airflow, badge, bar, behind, facts, instant, link, rate, report, section, span, tab, table, vector, whole } from "./format.js";
 
 export const path = (id) => `api/rewinds/${encodeURIComponent(id)}`;
 export const title = (id) => `Rewind ${id}`;
@@ -71,7 +71,7 @@ function race({ race: found, candidate, replaced }) {
   return [lagChart(found), table("Both jobs", ["", "job", "driver", "lag", "rate", "position", "watermark"], rows)];
 }
 
-function verdict({ verdict: found, approval, observed, evidence, rewind }) {
+function verdict({ verdict: found, approval, observed, evidence, docs, rewind }) {
   const counts = Object.entries(found.counts).map(([name, rows]) => [name, name, whole(rows)]);
   return [
     h("p", { key: "verdict" }, badge(found.verdict), ` attempt ${found.attempt}, `, instant(found.at), found.reason && `: ${found.reason}`),
@@ -81,6 +81,7 @@ function verdict({ verdict: found, approval, observed, evidence, rewind }) {
     observed && h("p", { key: "observed" }, observed.told),
     h("h3", { key: "evidence title" }, "Evidence"),
     openable("Evidence", evidence, (name) => report(rewind.id, name)),
+    docs.length > 0 && h("p", { key: "docs", class: "links" }, docs.map((name) => tab(`api/rewinds/${encodeURIComponent(rewind.id)}/docs/${name}/index.html`, `Expectations, attempt ${name.replace("data-docs-", "")}`))),
   ];
 }
 
