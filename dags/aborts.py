@@ -3,7 +3,8 @@
 Stops the candidate of a rewind, takes back what the rewind made, and ends it as aborted. Live is untouched.
 
 A rewind that fails or is rejected triggers this by itself. By hand: give the rewind's id (`rw-…`, in the log of every
-task of its run and in `python -m rewind status`). It is refused once the pointer has moved; then roll back instead.
+task of its run and in `python -m rewind status`). It is refused once the pointer has moved; then roll back instead. It
+waits while a task drives a step; the page and the command line end that task by themselves.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def abort_dag(pipeline: str) -> DAG:
         default_args=run.RETRIES | notify.TASKS,
         tags=["rewind", pipeline],
     ) as dag:
-        AbortSubmit(task_id="abort", job="abort", pipeline=pipeline)
+        # A step that is driven still is being ended: that takes longer than a moment.
+        AbortSubmit(task_id="abort", job="abort", pipeline=pipeline, retries=12)
     return dag
 
 

@@ -165,8 +165,10 @@ def _live(stage: Stage, shell: Shell, wait: Callable[[str, Callable[[], bool]], 
     wait("the way back", lambda: stage.live() == live)
     again = shell.said("start", name, "--reason", "to be aborted")
     second, run_id = again["rewind"], again["run_id"]
-    # While a task drives a step, an abort is refused.
-    wait("the second question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)))
+    wait("the second rewind", lambda: _state(stage, second) == "active")
+    shell.said("throttle", second, "--rate", "1")
+    # A task drives the step: it is ended, and its driver with it.
+    wait("its backfill", lambda: stage.running(run_id) == {"backfill"})
     shell.said("abort", second, "--reason", "shown")
     wait("its end", lambda: _state(stage, second) == "aborted")
 

@@ -138,6 +138,11 @@ class Stage:
 
         wait_for(f"the answer to {run_id}", recorded, RUN_SECONDS)
 
+    def running(self, run_id: str) -> set[str]:
+        """Return the tasks of a rewind's run that run."""
+        found = self.api.task_instances(self.rewind_dag, run_id)
+        return {task["task_id"] for task in found if task["state"] == "running"}
+
     def mark(self, run_id: str, task_id: str, state: str, dag_id: str = "") -> None:
         """Set the state of a task of a rewind's run, or of another DAG's, by hand, as the Airflow page does."""
         path = f"/api/v2/dags/{dag_id or self.rewind_dag}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"

@@ -10,6 +10,7 @@ from typing import Any
 from rewind.cli import context, output, planning
 from rewind.control import requests, rewinds
 from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
+from rewind.control.rewinds import Rewind
 from rewind.control.snapshot import snapshot
 from rewind.core import plan as plans
 from rewind.core.errors import RefusedError
@@ -163,7 +164,19 @@ def _abort(arguments: argparse.Namespace) -> int:
     with snapshot(context.settings().registry_url) as connection:
         found, _ = rewinds.read_active(connection, arguments.rewind)
     conf = {"rewind_id": found.id, "reason": arguments.reason}
-    return tell_started(arguments, f"abort_{found.pipeline}", conf)
+    code = tell_started(arguments, f"abort_{found.pipeline}", conf)
+    _end_steps(found)
+    return code
+
+
+def _end_steps(found: Rewind) -> None:
+    """End the tasks that run for a rewind: while one drives a step, its abort waits."""
+    api, dag_id = context.airflow_api(), f"rewind_{found.pipeline}"
+    going = [run for run in api.dag_runs(dag_id) if run["state"] == "running"]
+    for run_id in (run["dag_run_id"] for run in going if requests.rewind_id(dag_id, run["dag_run_id"]) == found.id):
+        for task in api.task_instances(dag_id, run_id):
+            if task["state"] == "running":
+                api.end_task(dag_id, run_id, task["task_id"])
 
 
 def tell_started(

@@ -101,6 +101,10 @@ class AirflowApi:
         """Return the task instances of one run."""
         return self._pages(f"{_run(dag_id, run_id)}/taskInstances", "task_instances", {})
 
+    def end_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a task as failed, which ends what it runs."""
+        self.call("PATCH", f"{_run(dag_id, run_id)}/taskInstances/{task_id}", {"new_state": "failed"})
+
     def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
         """Return the log of one attempt of a task, a line an event."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{attempt}"

@@ -69,7 +69,10 @@ def _answer(chosen: str) -> Callable[[Act], Awaitable[str]]:
 
 
 async def _abort(asked: Act) -> str:
-    return await _trigger(asked, offers.ABORT, {"rewind_id": asked.rewind.id, "reason": asked.reason})
+    done = await _trigger(asked, offers.ABORT, {"rewind_id": asked.rewind.id, "reason": asked.reason})
+    # While a task drives a step the abort waits: that task is ended, and its driver with it.
+    ended = await asked.airflow.end_steps(asked.request, f"rewind_{asked.pipeline.name}", asked.rewind.id)
+    return f"{done}; ended {', '.join(ended)}" if ended else done
 
 
 async def _roll_back(asked: Act) -> str:

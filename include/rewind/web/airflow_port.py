@@ -50,6 +50,25 @@ class AirflowPort:
         await self._call(request, "PATCH", path, {"chosen_options": [chosen], "params_input": {"reason": reason}})
         return str(run)
 
+    async def end_steps(self, request: Request, dag_id: str, rewind_id: str) -> list[str]:
+        """Mark the tasks that run for a rewind as failed, as the person of a request, and return them.
+
+        Their drivers end with them; what a step has made is taken back by an abort.
+
+        Raises:
+            RefusedError: Airflow refuses it.
+        """
+        runs = (await self._call(request, "GET", f"/api/v2/dags/{quote(dag_id)}/dagRuns?state=running&limit=100"))[
+            "dag_runs"
+        ]
+        ended = []
+        for run in (one["dag_run_id"] for one in runs if id_of(dag_id, one["dag_run_id"]) == rewind_id):
+            path = f"/api/v2/dags/{quote(dag_id)}/dagRuns/{quote(run, safe='')}/taskInstances"
+            for task in (await self._call(request, "GET", f"{path}?state=running"))["task_instances"]:
+                await self._call(request, "PATCH", f"{path}/{quote(task['task_id'])}", {"new_state": "failed"})
+                ended.append(str(task["task_id"]))
+        return ended
+
     async def _asked(self, request: Request, dag_id: str, rewind_id: str) -> Mapping[str, Any]:
         path = f"/api/v2/dags/{quote(dag_id)}/dagRuns/~/hitlDetails?response_received=false&limit=100"
         found = (await self._call(request, "GET", path))["hitl_details"]
