@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +20,8 @@ from rewind.adapters import mirror as table
 from rewind.adapters import outputs
 from rewind.adapters.mirror_reader import read_state
 from rewind.adapters.session import session_of
-from rewind.control import bundle, evidence, generations, nights, progress, supervise
-from rewind.control.database import now, transaction
+from rewind.control import bundle, generations, nights, progress, supervise
+from rewind.control.database import transaction
 from rewind.control.guard import Guard
 from rewind.control.nights import Replayed
 from rewind.control.ports import Lifecycle
@@ -35,9 +35,9 @@ from rewind.core.offsets import Ranges, Vector, all_told, ends, lower, starts, t
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, MirrorState
-from rewind.steps import comparison, replay
-from rewind.steps.comparison import Found
+from rewind.steps import comparison, night_report, replay
 from rewind.steps.logic import load_logic
+from rewind.steps.night_report import Answer
 from rewind.steps.stream import checked_topic
 
 log = logging.getLogger(__name__)
@@ -74,17 +74,6 @@ class _Work:
     state: MirrorState
     night: Night
     recorded: Replayed
-
-
-@dataclass
-class _Answer:
-    """What came out; until all is answered it is an error."""
-
-    state: str = rules.ERROR
-    reason: str = ""
-    compared: Ranges = field(default_factory=dict)
-    found: Found = field(default_factory=lambda: Found({}))
-    frontier: Frontier | None = None
 
 
 def run(settings: Settings, given: Mapping[str, str]) -> None:
@@ -131,14 +120,14 @@ def replayed(spark: SparkSession, settings: Settings, live: Generation, asked: A
     with Guard(settings, names.night_owner(pipeline.name)) as guard:
         _clear(settings, pipeline.name)
         recorded = _begun(spark, settings, live, state, night, asked)
-        work, answer = _Work(settings, live, pipeline, state, night, recorded), _Answer()
+        work, answer = _Work(settings, live, pipeline, state, night, recorded), Answer()
         try:
             _answer(spark, work, guard, answer)
         except Exception as error:
             answer.state, answer.reason = rules.ERROR, f"{type(error).__name__}: {error}"
             raise
         finally:
-            told = _store(work, answer)
+            told = night_report.store(settings, live, recorded, answer)
             _clear(settings, pipeline.name)
     return told
 
@@ -177,7 +166,7 @@ def _begun(
     return begun
 
 
-def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: _Answer) -> None:
+def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: Answer) -> None:
     settings, live, recorded = work.settings, work.live, work.recorded
     with transaction(settings.registry_url) as connection:
         before = nights.frontier_before(connection, work.night, live.job_id)
@@ -212,7 +201,7 @@ def _nothing(live: Generation, asked: Ranges, whole: Vector) -> tuple[str, str]:
     return rules.NOT_REPLAYED, f"nothing of it stands in the output of {live.job_id}, which is whole from {begins} on"
 
 
-def _judged(answer: _Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
+def _judged(answer: Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
     """Return the state of a night that was compared, and why it is not consistent."""
     compared = total(answer.compared)
     verdict, reason = comparison.judge(answer.found, compared, pipeline.late_share)
@@ -225,45 +214,6 @@ def _judged(answer: _Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
     # Nothing on both sides is no sign of health; nobody is to be woken for it either.
     states = {lifecycle.PASS: rules.CONSISTENT, lifecycle.FAIL: rules.DRIFTED, lifecycle.ERROR: rules.NOTHING}
     return states[verdict], reason
-
-
-def _store(work: _Work, answer: _Answer) -> Replayed:
-    recorded, found = work.recorded, answer.found
-    about = {
-        "night": recorded.label,
-        "replay_id": recorded.replay_id,
-        "pipeline": recorded.pipeline,
-        "live": work.live.job_id,
-        "candidate": recorded.replay_id,
-        "topic": work.live.source_topic,
-        "output": work.live.output_topic,
-        "replayed": recorded.sample.told(),
-        "from": f"{recorded.start_at}Z",
-        "to": f"{recorded.end_at}Z",
-        "run": recorded.run_id,
-    }
-    body: dict[str, Any] = {
-        "about": about,
-        "attempt": recorded.attempt,
-        "at": now(),
-        "verdict": answer.state,
-        "reason": answer.reason,
-        "counts": found.counts,
-        "fields": found.fields,
-        "sample": found.sample,
-        "floor": starts(answer.compared),
-        "ceiling": ends(answer.compared),
-        "parameters": recorded.sample.to_json(),
-    }
-    evidence.write(work.settings, recorded.replay_id, f"night-{recorded.attempt}", body)
-    with side_effect("night.finish"), transaction(work.settings.registry_url) as connection:
-        nights.finish(
-            connection, recorded.replay_id, answer.state, answer.reason, found.counts, found.fields, answer.frontier
-        )
-        told = nights.read(connection, recorded.replay_id)
-    level = logging.INFO if answer.state != rules.DRIFTED else logging.ERROR
-    log.log(level, "%s %s: %s %s", told.label, told.state, told.reason, json.dumps(dict(told.counts)))
-    return told
 
 
 def _clear(settings: Settings, pipeline: str) -> None:
