@@ -34,11 +34,13 @@ def two_weeks(stage: Stage, box: Mailbox) -> dict[str, object]:
     """Live two weeks, a night at a time, and return what came out."""
     box.connect(stage.api)
     week = _Week(stage)
-    week.write(SPRING, SPRING + timedelta(days=NIGHTS))
+    week.write(SPRING, SPRING + timedelta(days=4))
     assert stage.deploy() == LIVE
     week.backfill(SPRING, 4)
     # Older than the second night, which is over: it belongs to the one that comes next.
     stage.shop.produce(visit(99_999, SPRING), at=lambda _: SPRING + timedelta(days=1, hours=1))
+    late = week.shop.end()[0] - 1
+    week.write(SPRING + timedelta(days=4), SPRING + timedelta(days=NIGHTS))
     week.caught_up()
     drifted = week.plant(SPRING + timedelta(days=5, hours=3))
     week.backfill(SPRING + timedelta(days=4), NIGHTS - 4)
@@ -55,6 +57,8 @@ def two_weeks(stage: Stage, box: Mailbox) -> dict[str, object]:
     assert list(other) == [drifted], other
     assert other[drifted][0] == "drifted", other
     hours = sorted({round((n.end_at - n.start_at) / timedelta(hours=1)) for n in replayed})
+    fifth = next(night for night in replayed if night.label == _dates(SPRING)[4])
+    assert late == fifth.ranges[0].start, "the night after it was written"
     nothing_left(stage.shop)
     wait_for("the mail of the drift", lambda: bool(box.told("drift")))
     assert f"weekly {drifted}" in box.told("drift")
@@ -65,6 +69,7 @@ def two_weeks(stage: Stage, box: Mailbox) -> dict[str, object]:
         "records_replayed_once": sum(night.counts["rows"] for night in replayed),
         "records_written": total_of(stage),
         "drift_found_on": drifted,
+        "written_late_and_replayed_on": fifth.label,
         "told_of_it": len([mail for mail in box.mails if mail["Subject"] == "drift"]),
         **_again(week),
     }

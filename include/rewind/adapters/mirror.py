@@ -134,21 +134,30 @@ def offsets_at(spark: SparkSession, path: str, topic_id: str, instant: datetime)
     return {row["partition"]: row["first"] for row in first.collect()}
 
 
-def offsets_before(spark: SparkSession, path: str, topic_id: str, instants: Sequence[datetime]) -> list[Vector]:
-    """Return per instant and partition the offset after the last mirrored record that is older.
+def first_offsets(
+    spark: SparkSession, path: str, topic_id: str, instants: Sequence[datetime], sane: datetime
+) -> list[Vector]:
+    """Return per instant and partition the first mirrored offset of a record as young; absent when there is none.
 
-    A record with a wrong clock moves what it moves forward, never the end of all that come after it.
+    Args:
+        spark: The session.
+        path: Path of the table.
+        topic_id: Id of the topic.
+        instants: The instants.
+        sane: Records that claim to be of then or later have a wrong clock, and count for nothing: one of them would
+            stand for all that come after it.
     """
     rows = spark.read.format("delta").load(path)
-    older = rows.where((F.col("timestamp") < F.lit(max(instants))) & (F.col("topic_id") == topic_id))
-    last = [
-        F.max(F.when(F.col("timestamp") < F.lit(instant), F.col("offset"))).alias(str(number))
+    at = F.col("timestamp")
+    young = rows.where((at >= F.lit(min(instants))) & (at < F.lit(sane)) & (F.col("topic_id") == topic_id))
+    first = [
+        F.min(F.when(at >= F.lit(instant), F.col("offset"))).alias(str(number))
         for number, instant in enumerate(instants)
     ]
     # One row a partition of the topic.
-    found = older.groupBy("partition").agg(*last).collect()
+    found = young.groupBy("partition").agg(*first).collect()
     return [
-        {row["partition"]: row[str(number)] + 1 for row in found if row[str(number)] is not None}
+        {row["partition"]: row[str(number)] for row in found if row[str(number)] is not None}
         for number in range(len(instants))
     ]
 

@@ -169,7 +169,7 @@ def range_of(night: Night, known: Sequence[Known], at_start: Vector, at_end: Vec
     Args:
         night: The night.
         known: Other nights of the pipeline.
-        at_start: Per partition the offset after the last record from before the night.
+        at_start: Per partition the first offset of a record that is as young as the night's first instant.
         at_end: The same for its end.
         replayable: Up to where it can be replayed by now.
     """

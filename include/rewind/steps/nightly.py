@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -42,6 +42,8 @@ from rewind.steps.stream import checked_topic
 
 log = logging.getLogger(__name__)
 
+SANE = timedelta(days=1)
+"""How far ahead the clock of a record may be and still be believed."""
 Interval = tuple[datetime, datetime]
 
 
@@ -140,9 +142,9 @@ def _begun(
     wanted = [*missed, night]
     instants = sorted({instant for each in wanted for instant in (each.start, each.end)})
     path = table.table_path(settings, live.source_topic)
-    found = table.offsets_before(spark, path, live.topic_id, instants)
-    begins = state.start()
-    at = {instant: {**begins, **offsets} for instant, offsets in zip(instants, found, strict=True)}
+    found = table.first_offsets(spark, path, live.topic_id, instants, datetime.now(UTC) + SANE)
+    reached = state.end()
+    at = {instant: {**reached, **offsets} for instant, offsets in zip(instants, found, strict=True)}
     with side_effect("night.begin"), transaction(settings.registry_url) as connection:
         replayable = lower(progress.position(connection, live.job_id, live.handoff), state.end())
         for each in missed:
