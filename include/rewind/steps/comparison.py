@@ -18,7 +18,7 @@ from rewind.core.horizon import Frontier
 from rewind.core.offsets import OffsetRange, Ranges, Vector
 from rewind.core.pipeline import RowRule, thaw
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
+from rewind.core.world import Generation, Topic
 from rewind.steps import samples
 from rewind.steps.keyed_comparison import Keyed
 from rewind.transforms import compare, outputs, parsing
@@ -130,12 +130,13 @@ def _compared_rows(
 
 def _touched(output: adapter.Output, before: Frontier) -> int:
     """Return how many rows came since the comparison before that are of source offsets which it judged."""
+    kinds = zip((outputs.ROW, outputs.DEAD), output.topics, strict=True)
+    return sum(_touched_of(topic, output.rows.where(F.col("kind") == kind), before) for kind, topic in kinds)
+
+
+def _touched_of(topic: Topic, located: DataFrame, before: Frontier) -> int:
     judged = compare.comparable({p: OffsetRange(0, end) for p, end in before.ceiling.items()})
-    late = [
-        output.rows.where((F.col("kind") == kind) & adapter.newer(topic, before.ends) & judged)
-        for kind, topic in zip((outputs.ROW, outputs.DEAD), output.topics, strict=True)
-    ]
-    return late[0].unionByName(late[1]).count()
+    return located.where(adapter.newer(topic, before.ends) & judged).count()
 
 
 def _compared_keyed(
@@ -167,13 +168,14 @@ def _compared_keyed(
         topic.id: {p: min(end, beyond.get(outputs.place(p, 1), end)) for p, end in topic.latest.items()}
         for (topic, _), beyond in zip(dead, letters.beyond, strict=True)
     }
+    late = 0 if before is None or not before.ends else sum(_touched_of(*one, before) for one in dead)
     return Found(
         counts,
         _together(letters.fields, results.fields),
         (*letters.sample, *sample)[: samples.MOST],
         unread={**unread_dead, **results.unread},
         ends={**adapter.ends_of(topic for topic, _ in dead), **results.ends},
-        touched=results.touched,
+        touched=results.touched + late,
     )
 
 
