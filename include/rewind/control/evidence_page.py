@@ -255,7 +255,7 @@ TEMPLATE = (
 <div class="scroll" role="region" aria-label="{{ sample.kind }} at {{ sample.at }}" tabindex="0"><table>
 <caption>{{ sample.kind }} at {{ sample.at }}</caption>
 <thead><tr><th scope="col">field</th><th scope="col">live {{ about.live }}</th>
-<th scope="col">candidate {{ about.candidate }}</th></tr></thead>
+<th scope="col">{{ "replay " + about.replay if about.replay else "candidate " + about.candidate }}</th></tr></thead>
 <tbody>
 {% for line in sample.lines %}
 <tr{% if line.differs %} class="differs"{% endif %}><th scope="row">{{ line.field }}</th><td>{{ line.live }}</td>

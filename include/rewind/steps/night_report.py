@@ -45,10 +45,9 @@ def store(settings: Settings, live: Generation, recorded: Replayed, answer: Answ
     found = answer.found
     about = {
         "night": recorded.label,
-        "replay_id": recorded.replay_id,
         "pipeline": recorded.pipeline,
         "live": live.job_id,
-        "candidate": recorded.replay_id,
+        "replay": recorded.replay_id,
         "topic": live.source_topic,
         "output": live.output_topic,
         "replayed": recorded.sample.told(),

@@ -39,6 +39,7 @@ from rewind.steps import comparison, night_report, replay
 from rewind.steps.logic import load_logic
 from rewind.steps.night_report import Answer
 from rewind.steps.stream import checked_topic
+from rewind.transforms.compare import OPEN
 
 log = logging.getLogger(__name__)
 
@@ -192,6 +193,9 @@ def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: Answer) -> N
     only = replay.only(spark, settings, made, answer.compared, work.state.version, recorded.sample)
     answer.found = comparison.compared(spark, settings, live, made, answer.compared, bounds, known, only)
     answer.state, answer.reason = _judged(answer, work.pipeline, total(asked))
+    if bounds is None:
+        # What live wrote of later records is the business of later nights.
+        answer.found = replace(answer.found, counts={n: c for n, c in answer.found.counts.items() if n != OPEN})
     closed = 0 if bounds is None else bounds.closed_by
     answer.frontier = Frontier(ends(recorded.ranges), answer.found.unread, closed, answer.found.ends)
 
