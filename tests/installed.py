@@ -155,7 +155,7 @@ class FakeAirflow:
     """An Airflow that has one question, plans at once, and carries out what it is told."""
 
     def __init__(self, settings):
-        self.settings, self.runs, self.answers, self.asks = settings, [], [], True
+        self.settings, self.runs, self.answers, self.asks, self.ended = settings, [], [], True, []
         self.lost, self.state, self.plan_evidence = 0, "success", {"plan_id": plan().id}
 
     def trigger(self, dag_id, conf):
@@ -170,6 +170,15 @@ class FakeAirflow:
         with database.transaction(self.settings.registry_url) as connection:
             attempt = rewinds.begin_step(connection, rewind_id, "plan")
             rewinds.end_step(connection, rewind_id, "plan", attempt, "done", self.plan_evidence)
+
+    def dag_runs(self, dag_id):
+        return [{"dag_run_id": RUN, "state": "running"}, {"dag_run_id": "another", "state": "running"}]
+
+    def task_instances(self, dag_id, run_id):
+        return [{"task_id": "backfill", "state": "running"}, {"task_id": "plan", "state": "success"}]
+
+    def end_task(self, dag_id, run_id, task_id):
+        self.ended.append((run_id, task_id))
 
     def dag_run(self, dag_id, run_id):
         return {"state": self.state}

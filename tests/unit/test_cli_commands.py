@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from rewind.cli import context, main, pointer_server, trigger
-from rewind.control import database, generations, rewinds, streams
+from rewind.control import database, generations, requests, rewinds, streams
 from rewind.control.requests import rewind_id
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
@@ -24,13 +24,22 @@ PIPELINE = Pipeline("visits_converter", "visits", "a STRING", "visits_converted"
 
 class FakeAirflow:
     def __init__(self, error=None):
-        self.runs, self.error = [], error
+        self.runs, self.error, self.ended = [], error, []
 
     def trigger(self, dag_id, conf):
         if self.error:
             raise self.error
         self.runs.append((dag_id, dict(conf)))
         return {"dag_run_id": "run-1"}
+
+    def dag_runs(self, dag_id):
+        return [{"dag_run_id": "run-1", "state": "running"}, {"dag_run_id": "another", "state": "running"}]
+
+    def task_instances(self, dag_id, run_id):
+        return [{"task_id": "backfill", "state": "running"}, {"task_id": "plan", "state": "success"}]
+
+    def end_task(self, dag_id, run_id, task_id):
+        self.ended.append((run_id, task_id))
 
 
 @pytest.fixture
@@ -228,13 +237,15 @@ def test_overrides_must_be_an_object(airflow, text):
     assert ended.value.code == 2
 
 
-def test_deploy_and_abort_trigger_their_dags(registry, airflow):
+def test_deploy_and_abort_trigger_their_dags(registry, airflow, monkeypatch):
+    monkeypatch.setattr(requests, "rewind_id", lambda _, run_id: "rw-1" if run_id == "run-1" else "rw-other")
     assert main.main(["deploy", "visits_converter", "--from", "group:old"]) == 0
     assert main.main(["abort", "rw-1", "--reason", "wrong day"]) == 0
     assert airflow.runs == [
         ("deploy_visits_converter", {"from": "group:old"}),
         ("abort_visits_converter", {"rewind_id": "rw-1", "reason": "wrong day"}),
     ]
+    assert airflow.ended == [("run-1", "backfill")]
 
 
 def test_rollback_triggers_its_dag_after_checking_the_form(airflow, capsys):
