@@ -64,9 +64,6 @@ class TrackedHook(SparkSubmitHook):
         self.application_id = ""
         """Spark's id of the application, once it has told it."""
 
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(map(self._noted, itr))
-
     def _noted(self, line: Any) -> Any:
         found = _APPLICATION.search(str(line))
         if found:
@@ -145,7 +142,7 @@ class TrackedHook(SparkSubmitHook):
             self._confirm_kill()
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._told_of_the_driver(itr))
+        super()._process_spark_submit_log(self._told_of_the_driver(map(self._noted, itr)))
 
     def _told_of_the_driver(self, lines: Iterator[Any]) -> Iterator[Any]:
         """Pass lines on, and tell of the driver after the one that names it: this task may die any moment after."""

@@ -297,3 +297,11 @@ def test_a_kill_ends_the_whole_tree(monkeypatch):
     assert hook._submit_sp.wait(5) != 0
     _, alive = psutil.wait_procs(tree, timeout=5)
     assert alive == []
+
+
+def test_the_id_that_spark_gives_an_application_is_noted(monkeypatch):
+    monkeypatch.setenv(CONNECTION, '{"conn_type":"spark","host":"local[2]"}')
+    hook = TrackedHook("spark_default")
+    assert hook.application_id == ""
+    hook._process_spark_submit_log(iter(["INFO [rw-1] spark application local-17", "INFO [rw-1] more"]))
+    assert hook.application_id == "local-17"
