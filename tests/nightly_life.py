@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rewind.control import nights, submit, supervise
+from rewind.control import nights, supervise
 from rewind.control import tables as folders
 from rewind.control.nights import Replayed
 from rewind.core import nights as rules
 from rewind.core.nights import Night
-from tests.workshop import PATIENCE, Ended, Workshop
+from tests.workshop import Ended, Workshop
 
 FIRST = datetime(2025, 9, 4, tzinfo=UTC)
 """First instant of the first night."""
@@ -63,16 +62,7 @@ def submitted(
         ),
         *("--start", (FIRST + night * DAY).isoformat(), "--end", (FIRST + (night + 1) * DAY).isoformat()),
     ]
-    made = submit.make(shop.settings, code, "nightly", arguments, name="nightly", environment=environment)
-    done = subprocess.run(
-        submit.command(made),
-        env=submit.environment(made),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout + done.stderr)
+    return shop.submit("nightly", *arguments, environment=environment, code=code)
 
 
 def found(shop: Workshop, night: int, sample: Mapping[str, Any] | None = None) -> Replayed:

@@ -162,7 +162,6 @@ def _drawn(chance: random.Random, at: list[list[int]], before: Checked | None) -
             judged = 0 if before is None else before.frontier.ceiling.get(p, 0)
             if judged and chance.random() < 0.02:
                 made.rows[side].append((p, chance.randrange(judged), value(0, "late")))
-                made.touched = True
     dropped = [row for row in made.rows[CANDIDATE] if chance.random() < 0.05]
     for row in dropped:
         made.rows[CANDIDATE].remove(row)

@@ -31,6 +31,7 @@ from rewind.control import (
     verdicts,
 )
 from rewind.control.broker import Broker
+from rewind.control.bundle import Bundle
 from rewind.control.database import now, transaction
 from rewind.core import names, offsets
 from rewind.core.offsets import Vector
@@ -115,8 +116,10 @@ class Workshop:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
+        code: Bundle | None = None,
     ) -> Ended:
-        code = bundle.build(self.settings, self.pipeline)
+        """Submit a main of the code as it is now, or of a bundle, and wait for its end."""
+        code = code or bundle.build(self.settings, self.pipeline)
         made = submit.make(self.settings, code, job, arguments, name=job, environment=environment)
         done = subprocess.run(
             submit.command(made),

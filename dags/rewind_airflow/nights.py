@@ -28,7 +28,7 @@ from rewind_airflow.reactions import reactions
 from rewind_airflow.submits import Errand, RewindSubmit
 
 SCHEDULE, ZONE = "REWIND_NIGHTLY_SCHEDULE", "REWIND_NIGHTLY_ZONE"
-NEVER = "never"
+USUAL, NEVER = "30 2 * * *", "never"
 """Schedule of an installation that replays only when somebody asks."""
 MOST_MISSED = 400
 """Nights that are listed as missed at once, newest first: more than a year of them."""
@@ -42,8 +42,8 @@ def timetable(environment: Mapping[str, str] = os.environ) -> CronDataIntervalTi
 
     An installation that never replays by itself still has nights, for runs that are asked for.
     """
-    schedule = environment.get(SCHEDULE) or "30 2 * * *"
-    cron = "30 2 * * *" if schedule == NEVER else schedule
+    chosen = environment.get(SCHEDULE) or USUAL
+    cron = USUAL if chosen == NEVER else chosen
     return CronDataIntervalTimetable(cron, timezone=zone(environment))
 
 
@@ -108,7 +108,7 @@ class NightSubmit(RewindSubmit):
             # A link that cannot be told hides no error.
             with contextlib.suppress(RewindError):
                 found = self._found(context)
-                self.report = (found.replay_id, f"night-{found.attempt}.html") if found and found.attempt else ("", "")
+                self.report = (found.replay_id, f"{found.report}.html") if found and found.attempt else ("", "")
         with reactions():
             found = self._found(context)
         if found is not None:

@@ -14,6 +14,9 @@ from rewind.core.crash import side_effect
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
 
+DOCS = "data-docs-"
+"""How the folders begin that hold pages of Great Expectations; the number of the attempt follows."""
+
 
 def folder_of(settings: Settings, rewind_id: str) -> Path:
     """Return the folder of a rewind's evidence, which may be missing.

@@ -61,11 +61,19 @@ class Replayed:
     ended_at: datetime | None
 
     @property
+    def asked(self) -> Ranges:
+        """The source offsets of the partitions that were asked for."""
+        return {p: r for p, r in self.ranges.items() if not self.sample.partitions or p in self.sample.partitions}
+
+    @property
     def offsets(self) -> int:
-        """Source offsets of the partitions that were asked for."""
-        return total(
-            {p: r for p, r in self.ranges.items() if not self.sample.partitions or p in self.sample.partitions}
-        )
+        """How many those are."""
+        return total(self.asked)
+
+    @property
+    def report(self) -> str:
+        """Name of the newest attempt's evidence, without its suffix."""
+        return f"night-{self.attempt}"
 
 
 def known(connection: Connection, pipeline: str) -> list[Known]:

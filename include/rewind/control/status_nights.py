@@ -91,7 +91,7 @@ def night_of(night: Replayed) -> NightView:
         start_at=night.start_at,
         end_at=night.end_at,
         ended_at=night.ended_at,
-        report=f"night-{night.attempt}.html" if night.attempt and night.ended_at else "",
+        report=f"{night.report}.html" if night.attempt and night.ended_at else "",
     )
 
 

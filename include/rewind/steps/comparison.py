@@ -171,7 +171,7 @@ def _compared_keyed(
     late = 0 if before is None or not before.ends else sum(_touched_of(*one, before) for one in dead)
     return Found(
         counts,
-        _together(letters.fields, results.fields),
+        together(letters.fields, results.fields),
         (*letters.sample, *sample)[: samples.MOST],
         unread={**unread_dead, **results.unread},
         ends={**adapter.ends_of(topic for topic, _ in dead), **results.ends},
@@ -276,7 +276,7 @@ def counted(found: Found, rules: Sequence[RowRule]) -> Found:
     return replace(found, counts={**found.counts, MISCOUNTED: wrong})
 
 
-def _together(*several: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+def together(*several: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Return the sums of counts by class and field."""
     sums: dict[str, dict[str, int]] = {}
     for fields in several:

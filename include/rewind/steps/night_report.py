@@ -68,7 +68,7 @@ def store(settings: Settings, live: Generation, recorded: Replayed, answer: Answ
         "ceiling": ends(answer.compared),
         "parameters": recorded.sample.to_json(),
     }
-    evidence.write(settings, recorded.replay_id, f"night-{recorded.attempt}", body)
+    evidence.write(settings, recorded.replay_id, recorded.report, body)
     with side_effect("night.finish"), transaction(settings.registry_url) as connection:
         nights.finish(
             connection, recorded.replay_id, answer.state, answer.reason, found.counts, found.fields, answer.frontier

@@ -176,9 +176,7 @@ def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: Answer) -> N
         position = progress.position(connection, live.job_id, live.handoff)
     known = before or Frontier({})
     whole = outputs.first_whole(spark, settings, live, known.unread)
-    asked = {
-        p: r for p, r in recorded.ranges.items() if not recorded.sample.partitions or p in recorded.sample.partitions
-    }
+    asked = recorded.asked
     answer.compared = horizon(starts(asked), live.start, whole, ends(asked), position)
     answer.frontier = before
     if not total(answer.compared):

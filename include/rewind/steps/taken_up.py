@@ -81,9 +81,7 @@ def _together(before: Checked, found: Found) -> Found:
     # What was open then has been judged by now, or is open still. What rules of rows miss is counted on the sum.
     counts[compare.OPEN] = found.counts[compare.OPEN]
     counts.pop(comparison.MISCOUNTED, None)
-    fields = {
-        name: _sum(before.fields.get(name, {}), found.fields.get(name, {})) for name in {*before.fields, *found.fields}
-    }
+    fields = comparison.together(before.fields, found.fields)
     sample = (*before.sample, *found.sample)[: samples.MOST]
     return replace(found, counts=counts, fields=fields, sample=sample)
 

@@ -179,7 +179,7 @@ def _gate_by_expectations(spark: SparkSession, check: _Check, judged: _Judged) -
     rows = compared_values.columns(values, check.candidate).persist(StorageLevel.DISK_ONLY)
     frames = {suites.OUTPUT: rows, suites.DIFFERENCES: expectations.summary(spark, judged.found)}
     try:
-        docs = evidence.folder_of(check.settings, check.rewind_id) / f"data-docs-{check.attempt}"
+        docs = evidence.folder_of(check.settings, check.rewind_id) / f"{evidence.DOCS}{check.attempt}"
         answers = expectations.answers(asked, frames, docs)
     finally:
         rows.unpersist()

@@ -6,14 +6,13 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from rewind.control import evidence
 from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 
 TAIL = 64 * 1024
 """Bytes from the end of a log that are shown."""
-DOCS = "data-docs-"
-"""How the folders begin that hold pages of Great Expectations."""
 LONGEST_EVIDENCE = 4 * 1024 * 1024
 
 
@@ -44,7 +43,9 @@ def listed(folder: Path) -> list[File]:
 
 def docs_of(folder: Path) -> list[str]:
     """Return the names of the folders with pages of Great Expectations in an evidence folder."""
-    return sorted(path.parent.name for path in folder.glob(f"{DOCS}*/index.html") if not path.parent.is_symlink())
+    return sorted(
+        path.parent.name for path in folder.glob(f"{evidence.DOCS}*/index.html") if not path.parent.is_symlink()
+    )
 
 
 def page_below(folder: Path, path: str) -> tuple[bytes, str]:
@@ -56,7 +57,7 @@ def page_below(folder: Path, path: str) -> tuple[bytes, str]:
     docs = folder.resolve()
     found = (docs / path).resolve()
     within = found.is_relative_to(docs) and found.relative_to(docs).parts[0:1]
-    if not within or not within[0].startswith(DOCS) or not found.is_file():
+    if not within or not within[0].startswith(evidence.DOCS) or not found.is_file():
         raise RefusedError("file", f"{path!r} is unknown", "Choose one that is listed")
     return found.read_bytes(), found.suffix.removeprefix(".")
 
