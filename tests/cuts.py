@@ -24,7 +24,7 @@ from rewind.core.settings import Settings
 from rewind.core.world import Batch, Generation
 from rewind.steps import comparison, feeding, query
 from rewind.steps.allocate import examined
-from rewind.steps.comparison import Found
+from rewind.steps.findings import Found
 from rewind.transforms import keyed
 from tests.fakes import TOPIC_ID
 

@@ -40,7 +40,7 @@ from rewind.core.errors import RetryError, RewindError
 from rewind.core.plan import Plan, Request
 from rewind.core.world import Batch
 from rewind.steps import abort, allocate, cut_over, main, rollback, since, spin_up
-from rewind.steps.comparison import Found
+from rewind.steps.findings import Found
 from tests.crashes import POINTS
 from tests.fakes import PIPELINE, FakeBroker, generation, installation, plan
 

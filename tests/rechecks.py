@@ -22,8 +22,8 @@ from rewind.core.offsets import OffsetRange, Ranges, ends, starts, total
 from rewind.core.pipeline import DELTA, KAFKA, Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.steps import comparison, taken_up
-from rewind.steps.comparison import Found
+from rewind.steps import comparison, findings, taken_up
+from rewind.steps.findings import Found
 from rewind.steps.logic import empty_records
 from rewind.transforms import contract, encoding
 from rewind.transforms.headers import Stamp
@@ -141,7 +141,7 @@ def history(pair: Pair, rounds: int, seed: int) -> dict[str, int]:
             assert {s["offset"] for s in found.sample} <= {s["offset"] for s in whole.sample} or len(whole.sample) == 20
         told["went_on" if found is not None else "read_whole"] += 1
         before = pair.checked(horizon, found or whole, number)
-    told["differences"] = sum(whole.counts[name] for name in comparison.BAD if name in whole.counts)
+    told["differences"] = sum(whole.counts[name] for name in findings.BAD if name in whole.counts)
     return told
 
 

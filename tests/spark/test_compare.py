@@ -8,7 +8,8 @@ from pyspark.sql.types import StructType
 
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.steps.comparison import Found, compared_rows, judge
+from rewind.steps.comparison import compared_rows
+from rewind.steps.findings import Found, judge
 from rewind.transforms import parsing
 from rewind.transforms.compare import Sides
 

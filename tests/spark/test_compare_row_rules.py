@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import APPEAR, ENTER, LEAVE, VANISH, ExpectedChange, Pipeline, RowRule
-from rewind.steps.comparison import Found, counted, judge
+from rewind.steps.findings import Found, counted, judge
 from rewind.transforms import row_rules
 from rewind.transforms.compare import Sides
 from tests.spark.test_compare import SCHEMA, classes, page, row

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DecimalType, StringType, StructType
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import INSTANT, TOLERANCE, UNORDERED, VOLATILE, ColumnRule
-from rewind.steps.comparison import Found, likely_volatile
+from rewind.steps.findings import Found, likely_volatile
 from rewind.transforms import column_rules
 from rewind.transforms.compare import Sides
 from tests.spark.test_compare import compared, row

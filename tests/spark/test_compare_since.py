@@ -10,7 +10,8 @@ from rewind.adapters.outputs import Output
 from rewind.core.horizon import first_unread
 from rewind.core.offsets import OffsetRange
 from rewind.core.world import Topic
-from rewind.steps.comparison import Found, compared_rows
+from rewind.steps.comparison import compared_rows
+from rewind.steps.findings import Found
 from rewind.transforms.outputs import DEAD
 from tests.spark.test_compare import SIDES, located
 

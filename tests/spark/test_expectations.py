@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from rewind.core import lifecycle
 from rewind.steps import expectations
-from rewind.steps.comparison import Found
 from rewind.steps.expectations import Answer
+from rewind.steps.findings import Found
 
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "text"}}
 EARLY = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "day", "max_value": "2025-01-01"}}

@@ -15,8 +15,8 @@ from rewind.control.mirror_log import Commit
 from rewind.core import lifecycle
 from rewind.core.offsets import OffsetRange, total
 from rewind.core.settings import Settings
-from rewind.steps import comparison, cut_over, left_out
-from rewind.steps.comparison import Found
+from rewind.steps import comparison, cut_over, findings, left_out
+from rewind.steps.findings import Found
 from tests import cuts, fakes
 from tests.cuts import Arrival, Job, at, millis
 from tests.spark.test_compare import HORIZON, SIDES, located, page
@@ -114,7 +114,7 @@ def test_c36_a_window_that_no_event_closes_is_open_and_no_difference(spark: Spar
     # One window of 7 events here and 10 there.
     assert differing(found) == {"open": 1}
     told = "nothing can be compared yet: 1 are open, and close when a record of later event time or offset comes"
-    assert comparison.judge(found, 7) == (lifecycle.ERROR, told)
+    assert findings.judge(found, 7) == (lifecycle.ERROR, told)
 
     # The stated way to close it: a record whose event time is a delay beyond the window's end.
     live.read(events[7:], [visit(30)])

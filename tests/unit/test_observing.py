@@ -18,7 +18,7 @@ from rewind.core.observing import next_look
 from rewind.core.offsets import OffsetRange
 from rewind.core.world import Batch, Topic
 from rewind.steps import cut_over, recheck, since
-from rewind.steps.comparison import Found
+from rewind.steps.findings import Found
 from tests import fakes
 from tests.fakes import generation, installation
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core import lifecycle
 from rewind.core.crash import side_effect
-from rewind.steps.comparison import BAD, Found
+from rewind.steps.findings import BAD, Found
 
 SAMPLE = 20
 """Unexpected values that are kept of an expectation."""

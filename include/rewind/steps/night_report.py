@@ -16,7 +16,7 @@ from rewind.core.horizon import Frontier
 from rewind.core.offsets import Ranges, ends, starts
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps.comparison import Found
+from rewind.steps.findings import Found
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from rewind.core.offsets import Ranges, Vector, all_told, ends, lower, starts, t
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, MirrorState
-from rewind.steps import comparison, night_report, replay
+from rewind.steps import comparison, findings, night_report, replay
 from rewind.steps.logic import load_logic
 from rewind.steps.night_report import Answer
 from rewind.steps.stream import checked_topic
@@ -208,8 +208,8 @@ def _nothing(live: Generation, asked: Ranges, whole: Vector) -> tuple[str, str]:
 def _judged(answer: Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
     """Return the state of a night that was compared, and why it is not consistent."""
     compared = total(answer.compared)
-    verdict, reason = comparison.judge(answer.found, compared, pipeline.late_share)
-    if volatile := comparison.likely_volatile(answer.found):
+    verdict, reason = findings.judge(answer.found, compared, pipeline.late_share)
+    if volatile := findings.likely_volatile(answer.found):
         reason += f"; {', '.join(volatile)} differs in all rows: does it depend on a clock?"
     if answer.found.touched:
         reason += f"{'; ' if reason else ''}{answer.found.touched} rows of earlier nights were written since, or again"

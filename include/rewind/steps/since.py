@@ -13,8 +13,8 @@ from rewind.core.offsets import lower, total
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import comparison
-from rewind.steps.comparison import Found
+from rewind.steps import comparison, findings
+from rewind.steps.findings import Found
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Since:
     def new_to(self, verdict: Verdict) -> dict[str, int]:
         """Return the classes of differences that a verdict lacked, with their rows."""
         counts = self.found.counts
-        return {name: counts[name] for name in comparison.BAD if counts.get(name) and not verdict.counts.get(name)}
+        return {name: counts[name] for name in findings.BAD if counts.get(name) and not verdict.counts.get(name)}
 
 
 def compared_since(

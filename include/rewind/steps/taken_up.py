@@ -12,8 +12,8 @@ from rewind.control.checked import Checked
 from rewind.core.offsets import Ranges, ends, starts
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
-from rewind.steps import compared_values, comparison, samples
-from rewind.steps.comparison import Found
+from rewind.steps import compared_values, comparison, findings, samples
+from rewind.steps.findings import Found
 from rewind.transforms import compare
 from rewind.transforms.keyed import Bounds
 
@@ -80,8 +80,8 @@ def _together(before: Checked, found: Found) -> Found:
     counts = _sum(before.counts, found.counts)
     # What was open then has been judged by now, or is open still. What rules of rows miss is counted on the sum.
     counts[compare.OPEN] = found.counts[compare.OPEN]
-    counts.pop(comparison.MISCOUNTED, None)
-    fields = comparison.together(before.fields, found.fields)
+    counts.pop(findings.MISCOUNTED, None)
+    fields = findings.together(before.fields, found.fields)
     sample = (*before.sample, *found.sample)[: samples.MOST]
     return replace(found, counts=counts, fields=fields, sample=sample)
 

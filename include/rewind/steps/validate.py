@@ -28,13 +28,14 @@ from rewind.steps import (
     compared_values,
     comparison,
     expectations,
+    findings,
     left_out,
     main,
     null_gate,
     state_comparison,
     taken_up,
 )
-from rewind.steps.comparison import Found
+from rewind.steps.findings import Found
 from rewind.steps.null_gate import Nulls
 from rewind.steps.taken_up import TakenUp
 from rewind.transforms.compare import EQUAL, EXPECTED
@@ -123,15 +124,15 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     if judged.taken_up is None:
         judged.found = comparison.compared(spark, settings, live, candidate, judged.horizon, judged.bounds)
     else:
-        judged.found = comparison.counted(judged.taken_up.found, check.pipeline.row_rules)
+        judged.found = findings.counted(judged.taken_up.found, check.pipeline.row_rules)
         judged.beside["taken_up"] = {"attempt": judged.taken_up.before.attempt, "from": starts(judged.taken_up.came)}
-    judged.gate(comparison.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
+    judged.gate(findings.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
     if check.pipeline.rules:
         judged.beside["rules"] = [asdict(rule) for rule in check.pipeline.rules]
     if check.pipeline.row_rules:
         met = judged.found.fields.get(EXPECTED, {})
         judged.beside["row_rules"] = [{**asdict(r), "found": met.get(r.label, 0)} for r in check.pipeline.row_rules]
-    if volatile := comparison.likely_volatile(judged.found):
+    if volatile := findings.likely_volatile(judged.found):
         judged.beside["likely_volatile"] = volatile
         judged.reason += f"; {', '.join(volatile)} in all rows: name it in compare.volatile if it may differ"
 
