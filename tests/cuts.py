@@ -131,7 +131,7 @@ class Job:
             ranges = self._ranges(number)
 
             def records(active: SparkSession) -> DataFrame | None:
-                return feed.records(active, self.feed, ranges, TOPIC_ID) if total(ranges) else None
+                return feed.records(active, self.feed, self._consumed(number - 1)) if total(ranges) else None
 
             query_id = checkpoint.query_id(self.spark, self.checkpoint)
             running.write(rows, query.Batch(number, query_id, ranges), records)

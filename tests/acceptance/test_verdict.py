@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core.pipeline import KAFKA
 from rewind.core.settings import Settings
-from tests import fakes, nightly_week, nightly_wrong, planted, planted_windows, rechecks
+from tests import fakes, nightly_line, nightly_week, nightly_wrong, planted, planted_windows, rechecks
 from tests.browser_life import NOTIFIER
 from tests.mailbox import mailbox
 from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
@@ -116,6 +116,16 @@ def test_shows_3_and_4_two_weeks_of_nights(figure: Figure, jars: Path, tmp_path:
         stage.down()
     for name, value in found.items():
         figure(name, value)
+
+
+def test_nights_of_a_job_whose_results_may_count_any_record(workshop: Callable[..., Workshop]) -> None:
+    shop, live = nightly_line.endless(workshop, 4)
+    nightly_line.two_nights(shop, live)
+    nightly_line.gap_and_damage(shop, live)
+
+
+def test_nights_of_a_job_with_a_horizon(workshop: Callable[..., Workshop]) -> None:
+    nightly_line.bounded(workshop)
 
 
 @pytest.mark.parametrize("name", nightly_wrong.JOBS)

@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaProducer
 
 from rewind.core.offsets import OffsetRange
+from tests import nightly_line
 from tests.nightly_life import FIRST, day, evidence, found, replay, submitted, visit
 from tests.workshop import Workshop
 
@@ -66,6 +67,10 @@ def test_nights_join_a_drift_is_found_and_a_sample_says_so(workshop: Callable[..
     again = replay(shop, live, 2)
     assert (again.replay_id, again.attempt, again.state) == (left_out.replay_id, len(CRASHES) + 1, "consistent")
     assert counts(again.counts) == {"rows": 81, "equal": 81}
+
+
+def test_a_night_of_a_job_without_horizon_goes_on_from_the_one_before(workshop: Callable[..., Workshop]) -> None:
+    nightly_line.two_nights(*nightly_line.endless(workshop, 2))
 
 
 def planted(shop: Workshop, live: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from rewind.adapters import feed
+from rewind.adapters import mirror
 from rewind.control import supervise
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
@@ -100,7 +101,8 @@ def compared(live: Job, candidate: Job, trusted_from: int = NOTHING) -> StateFou
 
     def records(spark: SparkSession, ranges: Ranges) -> DataFrame:
         further = max((live, candidate), key=lambda job: sum(job.ranges[-1][p].end for p in job.ranges[-1]))
-        return feed.records(spark, further.feed, ranges, TOPIC_ID)
+        rows = spark.read.format("delta").load(further.feed).withColumn("topic_id", F.lit(TOPIC_ID))
+        return rows.where(mirror.in_ranges(ranges, TOPIC_ID))
 
     return state_comparison.compared(
         live.spark, live.settings, live.generation, candidate.generation, trusted_from, records

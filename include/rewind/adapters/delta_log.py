@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,7 @@ class LogEntry:
         transaction: `txnAppId` and `txnVersion`, when it carries them.
         metadata: Its user metadata.
         counts: Of a mirror, records it added per Kafka partition, from the statistics of its files.
-        files: Files it added.
+        files: Paths of the files it added, relative to the table.
         removed: Files it took away.
         bytes: Bytes of those it added.
         timestamp: When it was made, in milliseconds since 1970.
@@ -33,7 +34,7 @@ class LogEntry:
     transaction: tuple[str, int] | None
     metadata: str
     counts: dict[int, int]
-    files: int
+    files: tuple[str, ...]
     removed: int
     bytes: int
     timestamp: int
@@ -64,7 +65,7 @@ def entry(spark: SparkSession, path: str, version: int) -> LogEntry:
         transaction=(txn["appId"], txn["version"]) if txn else None,
         metadata=info.get("userMetadata", ""),
         counts=_counts(added),
-        files=len(added),
+        files=tuple(unquote(add["path"]) for add in added),
         removed=sum("remove" in action for action in actions),
         bytes=sum(add["size"] for add in added),
         timestamp=info.get("timestamp", 0),

@@ -90,6 +90,12 @@ def copy(spark: SparkSession, source: str, target: str, made: Write) -> int:
     return rows.count()
 
 
+def carry(spark: SparkSession, source: str, target: str, start: int, application: str) -> None:
+    """Append the rows of a table from a write on to an empty one of the same columns, with the numbers they have."""
+    rows = spark.read.format("delta").load(source).where(F.col(ORDINAL) >= start)
+    _append(rows, target, Write(application, 0, start, {}))
+
+
 def as_topic(spark: SparkSession, path: str, name: str, table_id: str) -> Topic:
     """Return a table as a topic of one partition, whose offsets are the numbers of its writes."""
     newest = spark.read.format("delta").load(path).agg(F.max(ORDINAL).alias("newest")).first()

@@ -2,17 +2,19 @@
 
 A stream of Delta reads commits in their order, but merges small ones and splits large ones. With one file a commit and
 one file a micro-batch, a batch is a chunk. Version 0 makes the table, so chunk `n` is version `n + 1`. The generation
-owns the table: nothing compacts it, deletes from it or vacuums it while it is read.
+owns the table: nothing compacts it, deletes from it or vacuums it. What is read of it may be let go of, as files.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
 
 from rewind.adapters import delta_log
 from rewind.adapters import mirror as table
@@ -53,10 +55,19 @@ def append(rows: DataFrame, path: str, owner: str, chunk: int) -> None:
         raise IntegrityError(f"feed {path}: chunk {chunk} did not land")
 
 
-def records(spark: SparkSession, path: str, ranges: Ranges, topic_id: str) -> DataFrame:
-    """Return the records of a feed at some offsets."""
-    rows = spark.read.format("delta").load(path)
-    return rows.withColumn("topic_id", F.lit(topic_id)).where(table.in_ranges(ranges, topic_id)).drop("topic_id")
+def records(spark: SparkSession, path: str, chunk: int) -> DataFrame:
+    """Return the records of a chunk, by its number in the feed.
+
+    Its one file is read as such: of chunks before it the log alone may be left.
+    """
+    (file,) = delta_log.entry(spark, path, chunk + 1).files
+    return spark.read.schema(StructType([table.SCHEMA[name] for name in COLUMNS])).parquet(f"{path}/{file}")
+
+
+def let_go(path: Path) -> None:
+    """Delete the records of a feed, all of which are read; what its log tells of them stays."""
+    for file in path.glob("*.parquet"):
+        file.unlink()
 
 
 def stream(spark: SparkSession) -> DataStreamReader:
@@ -103,6 +114,6 @@ def _landed(spark: SparkSession, path: str, owner: str, chunk: int) -> bool:
         made = delta_log.entry(spark, path, chunk + 1)
     except FileNotFoundError:
         return False
-    if made.transaction != (f"{owner}-feed", chunk) or made.files != 1:
+    if made.transaction != (f"{owner}-feed", chunk) or len(made.files) != 1:
         raise IntegrityError(f"feed {path}: version {chunk + 1} is not chunk {chunk} in one file: {made}")
     return True

@@ -56,8 +56,9 @@ def ends_of(topics: Iterable[Topic]) -> dict[str, Vector]:
 
 
 def newer(topic: Topic, ends: Mapping[str, Vector]) -> Column:
-    """Return whether a row of a topic was written after it was read up to `Frontier.ends`."""
-    known = ends.get(topic.id, {})
+    """Return whether a row was written after its topic was read up to `Frontier.ends`; of one not read, none was."""
+    if (known := ends.get(topic.id)) is None:
+        return F.lit(False)
     parts = [(F.col("out_partition") == p) & (F.col("out_offset") >= known.get(p, 0)) for p in topic.latest]
     return reduce(Column.__or__, parts, F.lit(False))
 

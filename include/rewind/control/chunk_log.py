@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from rewind.control import schema
-from rewind.control.database import now
+from rewind.control.database import copy_rows, now
 from rewind.core.offsets import OffsetRange, Ranges
 
 _table = schema.chunks
@@ -63,6 +63,17 @@ def add_wave(connection: Connection, rewind_id: str, wave: int, cut: Sequence[Ma
 def forget(connection: Connection, rewind_id: str) -> None:
     """Delete the chunks of a replay, which leaves nothing behind."""
     connection.execute(delete(_table).where(_table.c.rewind_id == rewind_id))
+
+
+def hand_on(connection: Connection, rewind_id: str, to: str) -> None:
+    """Record of a replay the chunks of another, whose feed it goes on with."""
+    copy_rows(connection, _table.c.rewind_id, rewind_id, to)
+
+
+def next_wave(connection: Connection, rewind_id: str) -> int:
+    """Return the number of the wave that comes next, from 0."""
+    last = connection.execute(select(func.max(_table.c.wave)).where(_table.c.rewind_id == rewind_id)).scalar()
+    return 0 if last is None else last + 1
 
 
 def begin(connection: Connection, rewind_id: str, number: int) -> None:

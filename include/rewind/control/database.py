@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import Column, Connection, Engine, create_engine, event, insert, literal, select
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
@@ -136,6 +136,13 @@ def check_protocol(connection: Connection) -> None:
     if number > PROTOCOL:
         cure = "Rewind the pipeline with same_code, so that it gets a bundle of the installed release"
         raise RefusedError("registry", f"speaks protocol {number}, this bundle {PROTOCOL}", cure)
+
+
+def copy_rows(connection: Connection, owner: Column[str], of: str, to: str) -> None:
+    """Insert the rows of one owner once more for another."""
+    others = [column for column in owner.table.columns if column is not owner]
+    rows = select(literal(to), *others).where(owner == of)
+    connection.execute(insert(owner.table).from_select([owner, *others], rows))
 
 
 def now() -> datetime:

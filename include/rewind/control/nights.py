@@ -18,6 +18,9 @@ from rewind.core.nights import Known, Night, Sample
 from rewind.core.offsets import OffsetRange, Ranges, total
 
 _table = schema.nights
+LEFT, KEPT = 1, 2
+"""What stands of what a night wrote, 0 for nothing: perhaps something that nobody needs, or what the next night goes on
+from."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def begin(connection: Connection, night: Night, ranges: Ranges, run_id: str, job
     values = {"state": nights.RUNNING, "attempt": found.attempt + 1, "run_id": run_id, "job_id": job_id}
     empty: dict[str, Any] = {"reason": "", "counts": {}, "fields": {}, "frontier": None, "ended_at": None}
     mine = _table.c.replay_id == found.replay_id
-    connection.execute(update(_table).where(mine).values(**values, **empty, began_at=now(), scratch=1))
+    connection.execute(update(_table).where(mine).values(**values, **empty, began_at=now(), scratch=LEFT))
     return read(connection, found.replay_id)
 
 
@@ -134,13 +137,25 @@ def finish(
     connection.execute(update(_table).where(_table.c.replay_id == replay_id).values(**values, ended_at=now()))
 
 
+def keep(connection: Connection, replay_id: str) -> None:
+    """Record that the next night may go on from what a night wrote."""
+    connection.execute(update(_table).where(_table.c.replay_id == replay_id).values(scratch=KEPT))
+
+
+def kept(connection: Connection, pipeline: str, job_id: str) -> Replayed | None:
+    """Return the newest night of a live job that the next one may go on from, or None."""
+    mine = (_table.c.pipeline == pipeline) & (_table.c.job_id == job_id) & (_table.c.scratch == KEPT)
+    row = connection.execute(select(_table).where(mine).order_by(_table.c.end_at.desc()).limit(1)).one_or_none()
+    return None if row is None else _replayed(row)
+
+
 def cleaned(connection: Connection, replay_id: str) -> None:
     """Record that nothing is left of what a night wrote."""
     connection.execute(update(_table).where(_table.c.replay_id == replay_id).values(scratch=0))
 
 
 def with_scratch(connection: Connection, pipeline: str = "") -> list[str]:
-    """Return the nights, of one pipeline or all, of which something may be left."""
+    """Return the nights, of one pipeline or all, of which something may be left or is kept."""
     mine = (_table.c.scratch != 0) & ((_table.c.pipeline == pipeline) if pipeline else True)
     return list(connection.execute(select(_table.c.replay_id).where(mine).order_by(_table.c.number)).scalars())
 

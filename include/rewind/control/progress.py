@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import CTE, Connection, Row, Select, Subquery, case, delete, func, insert, select, update
 
 from rewind.control import schema
-from rewind.control.database import now, vector_from_json, vector_to_json
+from rewind.control.database import copy_rows, now, vector_from_json, vector_to_json
 from rewind.core.offsets import Vector
 from rewind.core.world import Batch
 
@@ -35,6 +35,11 @@ def record(connection: Connection, owner: str, token: int, made: Batch) -> None:
 def forget(connection: Connection, owner: str) -> None:
     """Delete what a stream has committed: of a replay, which leaves nothing behind."""
     connection.execute(delete(_table).where(_table.c.owner == owner))
+
+
+def hand_on(connection: Connection, owner: str, to: str) -> None:
+    """Record of a stream that it has committed what another has, whose checkpoint it goes on from."""
+    copy_rows(connection, _table.c.owner, owner, to)
 
 
 def newest(connection: Connection, owner: str) -> Batch | None:

@@ -123,7 +123,7 @@ class Feeding:
         def records(active: SparkSession) -> DataFrame | None:
             if chunk is None:
                 return None
-            return feed.records(active, self._feed, chunk.ranges, self._generation.topic_id)
+            return feed.records(active, self._feed, self._consumed(number - 1))
 
         query_id = checkpoint.query_id(self._spark, self._checkpoint)
         self._query.write(rows, query.Batch(number, query_id, {} if chunk is None else chunk.ranges), records)

@@ -37,6 +37,7 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation, MirrorState
 from rewind.steps import comparison, findings, night_report, replay
 from rewind.steps.logic import load_logic
+from rewind.steps.night_line import Line
 from rewind.steps.night_report import Answer
 from rewind.steps.stream import checked_topic
 from rewind.transforms.compare import OPEN
@@ -77,6 +78,7 @@ class _Work:
     state: MirrorState
     night: Night
     recorded: Replayed
+    line: Line
 
 
 def run(settings: Settings, given: Mapping[str, str]) -> None:
@@ -121,9 +123,10 @@ def replayed(spark: SparkSession, settings: Settings, live: Generation, asked: A
         raise RefusedError("source.topic", f"{topic.name!r} has no mirror", f"Start it with mirror_{topic.name}")
     night = Night(pipeline.name, *asked.interval, rules.label_of(asked.interval[0], asked.zone), asked.sample)
     with Guard(settings, names.night_owner(pipeline.name)) as guard:
-        _clear(settings, pipeline.name)
+        line = Line(settings, live, night)
+        _clear(settings, pipeline.name, line.kept)
         recorded = _begun(spark, settings, live, state, night, asked)
-        work, answer = _Work(settings, live, pipeline, state, night, recorded), Answer()
+        work, answer = _Work(settings, live, pipeline, state, night, recorded, line), Answer()
         try:
             _answer(spark, work, guard, answer)
         except Exception as error:
@@ -131,7 +134,7 @@ def replayed(spark: SparkSession, settings: Settings, live: Generation, asked: A
             raise
         finally:
             told = night_report.store(settings, live, recorded, answer)
-            _clear(settings, pipeline.name)
+            _clear(settings, pipeline.name, line.leave(recorded, answer))
     return told
 
 
@@ -186,6 +189,7 @@ def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: Answer) -> N
         spark, live, recorded.replay_id, answer.compared, work.state, Lifecycle(settings.registry_url)
     )
     replay.make(spark, settings, made)
+    work.line.take_up(spark, made, before, answer.compared)
     replay.run(spark, settings, made, answer.compared, work.state.version, recorded.sample, guard)
     bounds = comparison.bounds_of(settings, live, made, comparison.NOTHING if before is None else before.closed)
     only = replay.only(spark, settings, made, answer.compared, work.state.version, recorded.sample)
@@ -220,9 +224,9 @@ def _judged(answer: Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
     return states[verdict], reason
 
 
-def _clear(settings: Settings, pipeline: str) -> None:
-    """Delete what nights of a pipeline wrote, that of any that died too: only one runs at a time."""
+def _clear(settings: Settings, pipeline: str, kept: str | None) -> None:
+    """Delete what all nights of a pipeline but one wrote, that of any that died too: only one runs at a time."""
     with transaction(settings.registry_url) as connection:
         left = nights.with_scratch(connection, pipeline)
-    for replay_id in left:
+    for replay_id in (each for each in left if each != kept):
         replay.clear(settings, replay_id)

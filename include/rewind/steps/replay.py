@@ -101,14 +101,16 @@ def run(
     sample: Sample,
     guard: Guard,
 ) -> None:
-    """Process the records of a night, and those its state needs before them.
+    """Process the records of a night, and those its state needs before them and has not seen.
 
     Raises:
         IntegrityError: The mirror lacks records of it, or holds different ones for one offset.
     """
     pipeline = thaw(replay.frozen["config"])
     if pipeline.stateful:
-        _feed(spark, settings, replay, pipeline, between(replay.start, ends(ranges)), version, guard)
+        with transaction(settings.registry_url) as connection:
+            begun = progress.position(connection, replay.job_id, replay.start)
+        _feed(spark, settings, replay, pipeline, between(begun, ends(ranges)), version, guard)
         return
     made = Chunks(spark, settings, replay, pipeline, guard, _sampled(sample))
     for number, part in enumerate(chunks.cut(ranges, pipeline.chunk_records)):
@@ -158,6 +160,7 @@ def _feed(
     feeding = Feeding(spark, settings, replay, pipeline, guard, replay.job_id)
     cut = feeding.cut(dict(ranges), version)
     with side_effect("replay.cut"), transaction(settings.registry_url) as connection:
-        chunk_log.add_wave(connection, replay.job_id, 0, cut)
-        todo = chunk_log.read(connection, replay.job_id)
+        wave = chunk_log.next_wave(connection, replay.job_id)
+        chunk_log.add_wave(connection, replay.job_id, wave, cut)
+        todo = [chunk for chunk in chunk_log.read(connection, replay.job_id) if chunk.wave == wave]
     feeding.run(todo, version, {}, Throttle(lambda: (False, None), time.monotonic, time.sleep))
