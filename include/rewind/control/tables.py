@@ -52,6 +52,10 @@ def delete(settings: Settings, name: str, table_id: str | None) -> bool:
     place = path(settings, name)
     if not place.exists():
         return False
+    if not any(place.iterdir()):
+        # All of it was deleted but the folder.
+        place.rmdir()
+        return True
     if table_id is None:
         commits = [file for file in (place / _LOG).glob("*.json") if file.stem.isdigit()]
         if len(commits) > 1:
@@ -60,5 +64,8 @@ def delete(settings: Settings, name: str, table_id: str | None) -> bool:
     elif id_of(settings, name) != table_id:
         problem = f"table {name} has the id {id_of(settings, name)}, not {table_id}: somebody made it anew"
         raise RefusedError("manifest", problem, "Delete it by hand if it is yours")
-    shutil.rmtree(place)
+    # The mark goes last: until then it tells whose the rest is, to whoever goes on with it.
+    for each in sorted(place.iterdir(), key=lambda path: path.name == _MARK):
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    place.rmdir()
     return True
