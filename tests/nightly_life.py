@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from kafka import KafkaProducer
 
 from rewind.control import nights, supervise
 from rewind.control import tables as folders
 from rewind.control.nights import Replayed
 from rewind.core import nights as rules
 from rewind.core.nights import Night
-from tests.workshop import Ended, Workshop
+from tests.workshop import Ended, Record, Workshop
 
 FIRST = datetime(2025, 9, 4, tzinfo=UTC)
 """First instant of the first night."""
@@ -88,6 +90,17 @@ def nothing_left(shop: Workshop) -> None:
     names = [*folders.all_names(shop.settings), *(path.name for path in shop.settings.generations.glob("*"))]
     left = [name for name in names if f"{shop.pipeline}-n" in name or f"{shop.pipeline}-out-n" in name]
     assert left == [], left
+
+
+def plant(shop: Workshop, chosen: Callable[[Record], bool]) -> None:
+    """Write the first chosen answer of the first live job once more, with another page."""
+    topic = f"{shop.pipeline}-out-g1"
+    answer = next(record for record in shop.read(topic) if chosen(record))
+    value = json.dumps({**json.loads(answer.value or b""), "visited_page": "planted"}).encode()
+    producer = KafkaProducer(bootstrap_servers=shop.settings.bootstrap)
+    headers = [(name, text.encode()) for name, text in answer.headers.items()]
+    producer.send(topic, key=answer.key, value=value, headers=headers, partition=answer.partition)
+    producer.close()
 
 
 def evidence(shop: Workshop, of: Replayed) -> dict[str, Any]:

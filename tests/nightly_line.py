@@ -99,16 +99,23 @@ def replayed(shop: Workshop, live: str, night: int, missed: tuple[int, ...] = ()
     return done
 
 
+def kept(shop: Workshop) -> str | None:
+    """Return the night that the next one may go on from."""
+    with shop.registry() as connection:
+        found = nights.kept(connection, shop.pipeline, f"{shop.pipeline}-g1")
+    return None if found is None else found.replay_id
+
+
 def left(shop: Workshop) -> list[str]:
     """Return the nights of which something stands, and check that it is what the next one needs and no more."""
     with shop.registry() as connection:
-        kept = nights.with_scratch(connection, shop.pipeline)
-        tables = [table for one in kept for table in nights.tables_of(connection, one)]
+        standing = nights.with_scratch(connection, shop.pipeline)
+        tables = [table for one in standing for table in nights.tables_of(connection, one)]
     places = [path for path in shop.settings.generations.glob("*") if "-n" in path.name]
-    assert [path.name for path in places] == kept
+    assert [path.name for path in places] == standing
     assert sorted(name for name in folders.all_names(shop.settings) if "-n" in name) == sorted(tables)
     assert [file for place in places for file in place.rglob("feed/*.parquet")] == []
-    return kept
+    return standing
 
 
 def read(shop: Workshop, replay_id: str) -> list[int]:

@@ -9,13 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from kafka import KafkaProducer
-
 from rewind.control import nights
 from rewind.control.nights import Replayed
 from rewind.core.offsets import total
 from tests.mailbox import Mailbox
-from tests.nightly_life import nothing_left, visit
+from tests.nightly_life import nothing_left, plant, visit
 from tests.stage import Stage
 from tests.workshop import wait_for
 
@@ -117,14 +115,8 @@ class _Week:
 
     def plant(self, at: datetime) -> str:
         """Let live have answered otherwise once, and return the date of the night."""
-        topic = f"{self.shop.pipeline}-out-g1"
         wanted = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
-        answer = next(r for r in self.shop.read(topic) if wanted in (r.value or b"").decode())
-        value = json.dumps({**json.loads(answer.value or b""), "visited_page": "planted"}).encode()
-        producer = KafkaProducer(bootstrap_servers=self.shop.settings.bootstrap)
-        headers = [(name, text.encode()) for name, text in answer.headers.items()]
-        producer.send(topic, key=answer.key, value=value, headers=headers, partition=answer.partition)
-        producer.close()
+        plant(self.shop, lambda answer: wanted in (answer.value or b"").decode())
         return at.date().isoformat()
 
     def found(self) -> list[Replayed]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core.pipeline import KAFKA
 from rewind.core.settings import Settings
-from tests import fakes, nightly_line, nightly_week, nightly_wrong, planted, planted_windows, rechecks
+from tests import fakes, nightly_kills, nightly_line, nightly_week, nightly_wrong, planted, planted_windows, rechecks
 from tests.browser_life import NOTIFIER
 from tests.mailbox import mailbox
 from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
@@ -122,6 +122,12 @@ def test_nights_of_a_job_whose_results_may_count_any_record(workshop: Callable[.
     shop, live = nightly_line.endless(workshop, 4)
     nightly_line.two_nights(shop, live)
     nightly_line.gap_and_damage(shop, live)
+
+
+def test_a_night_that_is_killed_anywhere_and_replayed_again(
+    figure: Figure, workshop: Callable[..., Workshop], tmp_path: Path
+) -> None:
+    figure("moments_at_which_a_night_was_killed", nightly_kills.everywhere(workshop, tmp_path / "saved"))
 
 
 def test_nights_of_a_job_with_a_horizon(workshop: Callable[..., Workshop]) -> None:
