@@ -17,6 +17,8 @@ from rewind.web import files
 from rewind.web.wire import wire
 
 BATCHES = 50
+STATE_SECONDS = 60
+"""How long the size of a state is told without looking again at its files, which may be tens of thousands."""
 
 
 def generation_page(settings: Settings, connection: Connection, found: Status, job_id: str) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
         "frozen": shown.frozen,
         "files": code,
         "differences": differing,
-        "state_bytes": files.bytes_below(supervise.checkpoint_folder(settings, job_id) / "state"),
+        "state_bytes": _state_bytes(settings, found, job_id),
         "manifest": manifest.read(connection, job_id),
         "batches": progress.recent(connection, job_id, BATCHES),
         "throughput": throughput(connection, job_id),
@@ -48,6 +50,11 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
         "logs": {job_id: files.listed(files.logs_folder(settings, job_id))},
     }
     return dict(wire(body))
+
+
+def _state_bytes(settings: Settings, found: Status, job_id: str) -> int | None:
+    state = supervise.checkpoint_folder(settings, job_id) / "state"
+    return files.bytes_below(state, int(found.at.timestamp()) // STATE_SECONDS)
 
 
 def _differences(
