@@ -124,10 +124,11 @@ def test_nights_of_a_job_whose_results_may_count_any_record(workshop: Callable[.
     nightly_line.gap_and_damage(shop, live)
 
 
+@pytest.mark.parametrize("kill", [nightly_kills.without_state, nightly_kills.with_state])
 def test_a_night_that_is_killed_anywhere_and_replayed_again(
-    figure: Figure, workshop: Callable[..., Workshop], tmp_path: Path
+    figure: Figure, workshop: Callable[..., Workshop], tmp_path: Path, kill: Callable[..., int]
 ) -> None:
-    figure("moments_at_which_a_night_was_killed", nightly_kills.everywhere(workshop, tmp_path / "saved"))
+    figure(f"moments_at_which_a_night_{kill.__name__}_was_killed", kill(workshop, tmp_path / "saved"))
 
 
 def test_nights_of_a_job_with_a_horizon(workshop: Callable[..., Workshop]) -> None:
