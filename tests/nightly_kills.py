@@ -50,15 +50,15 @@ def without_state(workshop: Callable[..., Workshop], saved: Path) -> int:
 
 def with_state(workshop: Callable[..., Workshop], saved: Path) -> int:
     """The same of a night that goes on from the one before it."""
-    shop, live = nightly_line.endless(workshop, 2)
+    shop, live = nightly_line.endless(workshop, 2, "mortal")
     assert nightly_line.told(shop, live, 0) == ("consistent", RECORDS - 1, "")
 
     def same(moment: str, kept: str | None) -> None:
         assert nightly_line.told(shop, live, 1) == ("consistent", RECORDS, ""), moment
-        assert nightly_line.left(shop) == ["line-n2"], moment
+        assert nightly_line.left(shop) == ["mortal-n2"], moment
         # Once it has left its own checkpoint, it is the same night once more, and begins anew.
-        wanted = [2 * RECORDS + 10] if kept == "line-n2" else [RECORDS, RECORDS + 10]
-        assert nightly_line.read(shop, "line-n2") == wanted, moment
+        wanted = [2 * RECORDS + 10] if kept == "mortal-n2" else [RECORDS, RECORDS + 10]
+        assert nightly_line.read(shop, "mortal-n2") == wanted, moment
 
     return _everywhere(shop, live, saved, STATE, same)
 

@@ -13,9 +13,9 @@ from tests.workshop import Workshop
 RECORDS = 40
 
 
-def endless(workshop: Callable[..., Workshop], count: int) -> tuple[Workshop, str]:
+def endless(workshop: Callable[..., Workshop], count: int, name: str = "line") -> tuple[Workshop, str]:
     """Let a job live some nights in which a visit of any night before makes a repeat."""
-    shop = workshop("line", 2, like="visits_deduplicated", state_horizon="unbounded")
+    shop = workshop(name, 2, like="visits_deduplicated", state_horizon="unbounded")
     shop.edit_logic('dropDuplicatesWithinWatermark(["event_id"])', 'dropDuplicates(["visit_id"])')
     return shop, lived(shop, count)
 
