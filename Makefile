@@ -36,7 +36,7 @@ demo: setup ## rewind a running pipeline from start to collected garbage, under 
 	@$(REWIND) demo $(ARGS)
 
 test: lint ## check the code and run all tests but the acceptance tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/integration tests/contract tests/spark tests/dags tests/unit $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/stage tests/process tests/contract tests/spark tests/dags tests/unit $(ARGS)
 
 accept: setup ## run one acceptance test: WHAT=<word>
 	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }

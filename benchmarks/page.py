@@ -19,8 +19,8 @@ from rewind.core.settings import Settings, from_environment
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.app import Access, build
 from rewind.web.state import State
-from tests import page_load
-from tests.page_load import Ends, Load
+from tests.scenarios import page_load
+from tests.scenarios.page_load import Ends, Load
 
 LOAD = Load()
 INTERVAL, POLLS = 5.0, 8

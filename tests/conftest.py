@@ -14,9 +14,9 @@ from rewind.control import database, jvm, supervise
 from rewind.core.settings import Settings, from_environment
 from rewind.local import broker as local_broker
 from rewind.local.broker import Broker
-from tests.workshop import Workshop
+from tests.support.workshop import Workshop
 
-pytest_plugins = ["tests.spark_session"]
+pytest_plugins = ["tests.support.spark_session"]
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -25,7 +25,7 @@ class _ByNeed(LoadScopeScheduling):
     """Two workers: beside the tests that start brokers, drivers and Airflow, one after the other, run all the rest."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "processes" if nodeid.startswith(("tests/integration/", "tests/contract/")) else "rest"
+        return "processes" if nodeid.startswith(("tests/process/", "tests/stage/", "tests/contract/")) else "rest"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -15,15 +15,16 @@ from benchmarks import page as bench
 from rewind.control import database, evidence_page, rewinds
 from rewind.control.verdicts import Approval
 from rewind.core.settings import Settings
-from tests import axe, browser, page_load, page_states
-from tests.airflow_life import UPPER
-from tests.browser import Page
-from tests.browser_life import NOTIFIER, live_in_a_browser
-from tests.mailbox import mailbox
-from tests.page_server import Site, id_of, serving
-from tests.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
-from tests.shell_life import live_at_a_shell, quarantined_and_told
-from tests.stage import Stage
+from tests.scenarios import page_load
+from tests.scenarios.airflow_life import UPPER
+from tests.scenarios.browser_life import NOTIFIER, live_in_a_browser
+from tests.scenarios.shell_life import live_at_a_shell, quarantined_and_told
+from tests.support import axe, browser, page_states
+from tests.support.browser import Page
+from tests.support.mailbox import mailbox
+from tests.support.page_server import Site, id_of, serving
+from tests.support.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
+from tests.support.stage import Stage
 from tests.unit import test_evidence
 
 pytestmark = [

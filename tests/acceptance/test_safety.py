@@ -17,32 +17,31 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests import (
+from tests.process.test_mirror import mirror_digests, topic_digests
+from tests.scenarios import (
     airflow_cases,
     airflow_faults,
     damage,
     faults,
     frozen_writer,
-    postgres,
     readers,
     soak,
-    standalone,
     step_cases,
     sweep,
 )
-from tests.airflow_life import UPPER, live_once, visit
-from tests.crashes import HALF_DONE, Life, check
-from tests.ground import ground
-from tests.hostile import Land, race
-from tests.integration.test_mirror import mirror_digests, topic_digests
-from tests.machine import REACHED, Lifecycle
-from tests.mutants import MUTANTS
-from tests.observed import rolled_back_by_itself
-from tests.races import pointer_race, start_race
-from tests.stage import Stage
-from tests.stub_stage import StubStage, stub_stage
-from tests.stub_submit import HERE
-from tests.workshop import PROJECT, Workshop
+from tests.scenarios.airflow_life import UPPER, live_once, visit
+from tests.scenarios.crashes import HALF_DONE, Life, check
+from tests.scenarios.hostile import Land, race
+from tests.scenarios.machine import REACHED, Lifecycle
+from tests.scenarios.mutants import MUTANTS
+from tests.scenarios.observed import rolled_back_by_itself
+from tests.scenarios.races import pointer_race, start_race
+from tests.support import postgres, standalone
+from tests.support.ground import ground
+from tests.support.stage import Stage
+from tests.support.stub_stage import StubStage, stub_stage
+from tests.support.stub_submit import HERE
+from tests.support.workshop import PROJECT, Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 

@@ -12,14 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rewind.core.pipeline import KAFKA
 from rewind.core.settings import Settings
-from tests import fakes, nightly_kills, nightly_line, nightly_week, nightly_wrong, planted, planted_windows, rechecks
-from tests.browser_life import NOTIFIER
-from tests.mailbox import mailbox
+from tests.scenarios import nightly_kills, nightly_line, nightly_week, nightly_wrong, planted, planted_windows, rechecks
+from tests.scenarios.browser_life import NOTIFIER
 from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
 from tests.spark.test_expectations import rows  # noqa: F401 - the rows of C43
 from tests.spark.test_mirror_maintenance import path  # noqa: F401 - the mirror of C37
-from tests.stage import Stage
-from tests.workshop import Workshop
+from tests.support import fakes
+from tests.support.mailbox import mailbox
+from tests.support.stage import Stage
+from tests.support.workshop import Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer
 from rewind.control import broker as real
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.world import Topic
-from tests.fakes import FakeBroker
+from tests.support.fakes import FakeBroker
 
 _numbers = itertools.count(1)
 

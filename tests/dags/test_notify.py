@@ -17,7 +17,7 @@ from rewind.control import observing, supervise
 from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
-from tests.recorder import Recorder
+from tests.support.recorder import Recorder
 
 MESSAGE = "{{ rewind_event }} | {{ rewind_text }} | {{ rewind_link }}"
 
@@ -26,7 +26,7 @@ MESSAGE = "{{ rewind_event }} | {{ rewind_text }} | {{ rewind_link }}"
 def told(monkeypatch):
     """What the chosen notifier was told."""
     monkeypatch.setattr(Recorder, "told", [])
-    monkeypatch.setenv("REWIND_NOTIFIER", "tests.recorder.Recorder")
+    monkeypatch.setenv("REWIND_NOTIFIER", "tests.support.recorder.Recorder")
     monkeypatch.setenv("REWIND_NOTIFIER_ARGS", json.dumps({"message": MESSAGE}))
     monkeypatch.setattr(links.conf, "get", lambda *_, **__: "http://airflow.test/")
     return Recorder.told
@@ -106,7 +106,7 @@ def test_without_a_notifier_nobody_is_told(context, monkeypatch):
     notify.tell(context, notify.FAILURE, "x")
 
 
-@pytest.mark.parametrize("path", ["tests.recorder.Broken", "tests.recorder.Missing"])
+@pytest.mark.parametrize("path", ["tests.support.recorder.Broken", "tests.support.recorder.Missing"])
 def test_a_notification_that_does_not_go_out_fails_nothing(context, monkeypatch, caplog, path):
     monkeypatch.setenv("REWIND_NOTIFIER", path)
     notify.tell(context, notify.FAILURE, "boom")
@@ -117,9 +117,9 @@ def test_a_notification_that_does_not_go_out_fails_nothing(context, monkeypatch,
     ("path", "arguments", "problem"),
     [
         ("nowhere.at.All", "{}", "cannot be made"),
-        ("tests.recorder.Missing", "{}", "cannot be made"),
-        ("tests.recorder.Recorder", "{}", "cannot be made"),
-        ("tests.recorder.Recorder", "no json", "cannot be made"),
+        ("tests.support.recorder.Missing", "{}", "cannot be made"),
+        ("tests.support.recorder.Recorder", "{}", "cannot be made"),
+        ("tests.support.recorder.Recorder", "no json", "cannot be made"),
         ("Recorder", "{}", "cannot be made"),
         ("collections.OrderedDict", "{}", "is no notifier"),
     ],

@@ -16,8 +16,8 @@ from starlette.routing import Mount
 
 from rewind.control import database, rewinds
 from rewind.web import offers
-from tests import page_states
-from tests.page_states import HOSTILE, LIVE, REWIND_ID
+from tests.support import page_states
+from tests.support.page_states import HOSTILE, LIVE, REWIND_ID
 
 PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "rewind_plugin.py"
 ROLES = ("viewer", "user", "op", "admin")

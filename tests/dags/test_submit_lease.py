@@ -13,9 +13,9 @@ from rewind_airflow.submits import AbortSubmit, StepSubmit
 from rewind.control import leases, rewinds, step_lease
 from rewind.control.database import transaction
 from rewind.core.errors import RetryError
-from tests import stub_submit
-from tests.stub_submit import CLUSTER, HERE
-from tests.workshop import wait_for
+from tests.support import stub_submit
+from tests.support.stub_submit import CLUSTER, HERE
+from tests.support.workshop import wait_for
 
 # A lone master would be asked over HTTP.
 STANDALONE = {"conn_type": "spark", "host": "spark://a:7077,b:7077", "extra": {"deploy-mode": "cluster"}}

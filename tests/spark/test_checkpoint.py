@@ -14,7 +14,7 @@ from rewind.core.errors import IntegrityError, RetryError, RewindError
 from rewind.core.world import Batch
 from rewind.steps import driver as module
 from rewind.steps.driver import Driver, Source
-from tests.fakes import installation
+from tests.support.fakes import installation
 
 OWNER = "visits_converter-g1"
 AT = '{"batchWatermarkMs":1756968660000,"batchTimestampMs":1756968700000,"conf":{}}'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import cut_cases
+from tests.scenarios import cut_cases
 
 pytestmark = pytest.mark.timeout(900)
 

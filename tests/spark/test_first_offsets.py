@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
-from tests import cuts
-from tests.fakes import TOPIC, TOPIC_ID
+from tests.support import cuts
+from tests.support.fakes import TOPIC, TOPIC_ID
 
 START = datetime(2025, 9, 4, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -25,8 +25,8 @@ from rewind.steps.allocate import examined
 from rewind.steps.chunk import Chunks
 from rewind.steps.history import History
 from rewind.transforms import parsing
-from tests import cuts, fakes
-from tests.fakes import TOPIC, TOPIC_ID
+from tests.support import cuts, fakes
+from tests.support.fakes import TOPIC, TOPIC_ID
 
 DAY = "2025-09-04"
 PIPELINE = cuts.shipped("visits_converter")

@@ -25,8 +25,8 @@ from rewind.core.settings import Settings, from_environment
 from rewind.steps import proving
 from rewind.steps.mirror_proof import Source
 from rewind.transforms import mirror_checks
-from tests import fakes
-from tests.fakes import TOPIC, TOPIC_ID
+from tests.support import fakes
+from tests.support.fakes import TOPIC, TOPIC_ID
 
 R = OffsetRange
 BUCKET = mirror_checks.BUCKET

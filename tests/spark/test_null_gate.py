@@ -24,9 +24,9 @@ from rewind.steps.logic import empty_records
 from rewind.steps.null_gate import Share
 from rewind.transforms import contract, encoding, nulls, parsing
 from rewind.transforms.headers import Stamp
-from tests import cuts, fakes
-from tests.cuts import Job, at
-from tests.fakes import TOPIC_ID
+from tests.support import cuts, fakes
+from tests.support.cuts import Job, at
+from tests.support.fakes import TOPIC_ID
 
 PIPELINE = cuts.shipped("visits_converter", required=("event_id",))
 GOOD = '{"event_id": "v", "visit_id": %s, "event_time": "2025-09-04T07:00:00"%s}'

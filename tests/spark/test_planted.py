@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tests import planted, planted_windows
+from tests.scenarios import planted, planted_windows
 
 
 def test_some_of_each_kind_are_counted_exactly(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from rewind.core.consumers import Held, Move, Sides
 from rewind.core.world import Topic
 from rewind.steps.consumers import Seen, marks_of, move_of
-from tests.fakes import generation
+from tests.support.fakes import generation
 
 PLACED = "p int, o long, n int, repair int, out_partition int, out_offset long"
 SIDES = Sides(generation(number=1), generation(number=2))

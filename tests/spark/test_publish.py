@@ -25,7 +25,7 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps import share
 from rewind.steps.publish import Publisher
-from tests import fakes
+from tests.support import fakes
 
 SCHEMA = "k STRING, n BIGINT, at TIMESTAMP"
 SHARED = replace(

@@ -15,8 +15,8 @@ from rewind.control.publications import Counts
 from rewind.core import coordinates
 from rewind.transforms import merging, parsing
 from rewind.transforms.merging import Begin
-from tests import histories
-from tests.histories import Write
+from tests.scenarios import histories
+from tests.scenarios.histories import Write
 
 SCHEMA = "k STRING, said STRING, at TIMESTAMP"
 HEADERS = "array<struct<key:string,value:binary>>"

@@ -16,7 +16,7 @@ from rewind.adapters.session import _STATE
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.settings import Settings
 from rewind.steps import feeding
-from tests import fakes
+from tests.support import fakes
 
 JOB = "counter-g2"
 UNFINISHED = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"

@@ -19,9 +19,9 @@ from rewind.core.pipeline import VOLATILE, ColumnRule, ExpectedChange
 from rewind.steps import lateness, state_comparison
 from rewind.steps.comparison import NOTHING
 from rewind.steps.state_comparison import StateFound
-from tests import cuts, fakes
-from tests.cuts import Arrival, Job
-from tests.fakes import TOPIC_ID
+from tests.support import cuts, fakes
+from tests.support.cuts import Arrival, Job
+from tests.support.fakes import TOPIC_ID
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -17,9 +17,9 @@ from rewind.core.offsets import OffsetRange, total
 from rewind.core.settings import Settings
 from rewind.steps import comparison, cut_over, findings, left_out
 from rewind.steps.findings import Found
-from tests import cuts, fakes
-from tests.cuts import Arrival, Job, at, millis
 from tests.spark.test_compare import HORIZON, SIDES, located, page
+from tests.support import cuts, fakes
+from tests.support.cuts import Arrival, Job, at, millis
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rewind.core.offsets import OffsetRange
-from tests import fakes
-from tests.rechecks import CANDIDATE, LIVE, PARTITIONS, Pair, history, value
+from tests.scenarios.rechecks import CANDIDATE, LIVE, PARTITIONS, Pair, history, value
+from tests.support import fakes
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.steps import abort, allocate, spin_up
-from tests.fakes import PIPELINE, FakeBroker, generation, plan
-from tests.machine import Crash, World
+from tests.scenarios.machine import Crash, World
+from tests.support.fakes import PIPELINE, FakeBroker, generation, plan
 
 OLD, NEW = (f"{PIPELINE.name}-g{n}" for n in (1, 2))
 SOURCE, OUT = "visits", f"{PIPELINE.output_topic}-g1"

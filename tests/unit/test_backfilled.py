@@ -7,7 +7,7 @@ from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.offsets import OffsetRange
 from rewind.steps.backfilled import evidence
-from tests import fakes
+from tests.support import fakes
 
 
 def test_c24_what_was_deleted_on_purpose_stands_beside_what_was_read(tmp_path):

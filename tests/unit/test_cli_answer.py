@@ -9,8 +9,8 @@ import pytest
 
 from rewind.cli import answer, context, main, planning
 from rewind.control import database, verdicts
-from tests import installed
-from tests.installed import BIG, DAG, DRY_RUN, REWIND_ID, RUN, FakeAirflow
+from tests.support import installed
+from tests.support.installed import BIG, DAG, DRY_RUN, REWIND_ID, RUN, FakeAirflow
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from rewind.cli import context, main
 from rewind.control import database, generation_diff, generations, supervise
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
-from tests import installed
-from tests.installed import BIG, CANDIDATE, LIVE, OVER, FakeAirflow
+from tests.support import installed
+from tests.support.installed import BIG, CANDIDATE, LIVE, OVER, FakeAirflow
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from rewind.control.database import transaction
 from rewind.control.mirror_log import Commit
 from rewind.core.mirror_proof import Hole, Proof
 from rewind.core.offsets import OffsetRange
-from tests import installed
-from tests.installed import FakeAirflow
+from tests.support import installed
+from tests.support.installed import FakeAirflow
 
 R = OffsetRange
 

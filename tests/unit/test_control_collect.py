@@ -14,7 +14,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import LeaseHeldError, RefusedError, RetryError
 from rewind.core.plan import Plan, Request, sealed
 from rewind.steps import collect_garbage
-from tests.fakes import FakeBroker, generation, installation
+from tests.support.fakes import FakeBroker, generation, installation
 
 JOB = "visits_converter-g1"
 OUTPUT, DEAD = "visits_converted-g1", "visits_converted-g1-dead"

@@ -11,7 +11,7 @@ from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.consumers import Move, Sides, check_history, check_reach, from_json
 from rewind.core.errors import RefusedError
-from tests.fakes import FakeBroker, generation, installation
+from tests.support.fakes import FakeBroker, generation, installation
 
 PIPELINE, OLD, NEW = "visits_converter", "visits_converter-g1", "visits_converter-g2"
 OUT = {job: f"visits_converted-{job[-2:]}" for job in (OLD, NEW)}

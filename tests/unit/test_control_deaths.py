@@ -14,7 +14,7 @@ from rewind.control import deaths, leases, schema, streams
 from rewind.control.database import transaction
 from rewind.control.guard import Guard, lock_file
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, WorldMovedError
-from tests.fakes import installation
+from tests.support.fakes import installation
 
 OWNER = "visits-g1"
 HOLD = """

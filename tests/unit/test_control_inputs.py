@@ -9,7 +9,7 @@ from rewind.control import pipelines, requests
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, RowRule, thaw
 from rewind.core.plan import Request
-from tests.fakes import PIPELINE
+from tests.support.fakes import PIPELINE
 
 # --- the form
 

@@ -20,7 +20,7 @@ from rewind.control.database import now, transaction
 from rewind.control.guard import REGISTRY_AWAY_SECONDS, Guard
 from rewind.control.leases import Holder, Process
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, RetryError
-from tests.fakes import installation
+from tests.support.fakes import installation
 
 OWNER = "visits-g1"
 

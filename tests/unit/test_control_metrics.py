@@ -19,8 +19,8 @@ from rewind.control.totals import Totals
 from rewind.core import lifecycle
 from rewind.core.nights import Night, Sample
 from rewind.core.offsets import OffsetRange
-from tests import installed
-from tests.installed import BIG, CANDIDATE, LIVE, OVER, REWIND_ID
+from tests.support import installed
+from tests.support.installed import BIG, CANDIDATE, LIVE, OVER, REWIND_ID
 
 PROJECT = Path(__file__).resolve().parents[2]
 DASHBOARD = PROJECT / "deploy" / "grafana" / "rewind.json"

@@ -13,7 +13,7 @@ from rewind.control import mirror_log
 from rewind.control.database import transaction
 from rewind.control.mirror_log import Commit
 from rewind.core.offsets import OffsetRange
-from tests.fakes import TOPIC_ID, installation, topic
+from tests.support.fakes import TOPIC_ID, installation, topic
 
 R = OffsetRange
 PLAIN = topic({0: 0}, {0: 10})

@@ -23,8 +23,8 @@ from rewind.core.errors import RefusedError, RetryError, RewindError, WorldMoved
 from rewind.core.offsets import OffsetRange
 from rewind.core.plan import Plan, Request, sealed
 from rewind.core.world import Batch
-from tests.fakes import generation as a_generation
-from tests.fakes import installation
+from tests.support.fakes import generation as a_generation
+from tests.support.fakes import installation
 
 GRACE = timedelta(hours=1)
 G1, G2, G3 = "visits_converter-g1", "visits_converter-g2", "visits_converter-g3"

@@ -18,7 +18,7 @@ from rewind.control.leases import Holder
 from rewind.control.step_lease import REATTACHED, REPLACED, STARTED, Claim, Hold
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from rewind.core.settings import Settings
-from tests.workshop import wait_for
+from tests.support.workshop import wait_for
 
 CLAIM = Claim("rw-1.backfill", "rewind_visits/r1/backfill", "rw-1")
 OTHER = replace(CLAIM, run="rewind_visits/r2/backfill")

@@ -17,7 +17,7 @@ from sqlalchemy import update
 from rewind.control import generations, leases, schema, streams, submit, supervise
 from rewind.control.database import now, transaction
 from rewind.core.errors import IntegrityError, RefusedError, RetryError
-from tests.fakes import generation, installation
+from tests.support.fakes import generation, installation
 
 OWNER = "visits_converter-g1"
 

@@ -8,7 +8,7 @@ import pytest
 
 from rewind.control import tables
 from rewind.core.errors import RefusedError
-from tests import fakes
+from tests.support import fakes
 
 NAME = "visits-out-g1"
 OPERATIONS = 9

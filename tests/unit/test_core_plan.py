@@ -10,7 +10,7 @@ from rewind.core import plan as plans
 from rewind.core.differences import Difference
 from rewind.core.offsets import OffsetRange
 from rewind.core.plan import Plan, Request, explain, sealed
-from tests.fakes import PIPELINE
+from tests.support.fakes import PIPELINE
 
 REQUEST = Request("visits_converter", "P9D", overrides={"max_offsets": 5}, reason="a bug", accept_gaps="{}")
 MADE = sealed(

@@ -14,7 +14,7 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
 from rewind.core.plan import Request, from_json
 from rewind.core.planner import Code, make_plan, still_holds
-from tests.fakes import CODE, PIPELINE, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
+from tests.support.fakes import CODE, PIPELINE, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
 
 NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
 SAME = Code("b1", CODE.live_files, CODE.live_files, "e STRING")

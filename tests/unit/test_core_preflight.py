@@ -8,7 +8,7 @@ import pytest
 
 from rewind.core.errors import RefusedError
 from rewind.core.preflight import Facts, told
-from tests.fakes import FakeBroker, generation, mirror, topic
+from tests.support.fakes import FakeBroker, generation, mirror, topic
 
 LIVE = generation()
 JOB = "visits_converter-g2"

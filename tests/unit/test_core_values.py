@@ -20,7 +20,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.horizon import horizon
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import from_environment
-from tests.fakes import PIPELINE
+from tests.support.fakes import PIPELINE
 
 # --- coordinates
 

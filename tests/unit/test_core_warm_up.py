@@ -12,7 +12,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
 from rewind.core.warm_up import Begin
 from rewind.core.world import Batch
-from tests import fakes
+from tests.support import fakes
 
 MINUTE = 60_000
 DELAY = 20 * MINUTE

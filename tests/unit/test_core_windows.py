@@ -9,7 +9,7 @@ import pytest
 from rewind.core import windows
 from rewind.core.errors import RefusedError
 from rewind.core.world import Batch
-from tests import fakes
+from tests.support import fakes
 
 NOW = datetime(2025, 9, 4, 12, tzinfo=UTC)
 CLOSED = int(datetime(2025, 9, 4, 5, 58, tzinfo=UTC).timestamp() * 1000)

@@ -19,7 +19,7 @@ import yaml
 from rewind.core.settings import ENVIRONMENT_KEYS, from_environment
 from rewind.local import airflow, airflow_config
 from rewind.local.stack import POOL
-from tests.workshop import PROJECT, wait_for
+from tests.support.workshop import PROJECT, wait_for
 
 COMPOSE = PROJECT / "docker-compose.yaml"
 DOCKERFILE = (PROJECT / "Dockerfile").read_text()

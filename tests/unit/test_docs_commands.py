@@ -18,8 +18,8 @@ from rewind.control import mirror_log
 from rewind.control.database import transaction
 from rewind.control.mirror_log import Commit
 from rewind.core.offsets import OffsetRange
-from tests import installed
-from tests.installed import LIVE, REWIND_ID, FakeAirflow
+from tests.support import installed
+from tests.support.installed import LIVE, REWIND_ID, FakeAirflow
 
 PROJECT = Path(__file__).resolve().parents[2]
 RUNBOOKS = sorted((PROJECT / "docs").glob("*.md"))

@@ -11,8 +11,8 @@ from rewind.control import evidence, evidence_page, rewinds, verdicts
 from rewind.control.database import now, transaction
 from rewind.control.evidence_page import Bar
 from rewind.control.verdicts import Approval, Verdict
-from tests import fakes
-from tests.fakes import installation
+from tests.support import fakes
+from tests.support.fakes import installation
 
 HOSTILE = "<script>alert(1)</script>"
 BIG = 2**53 + 1

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from rewind.core.errors import RewindError
-from tests.machine import REACHED, Lifecycle
-from tests.mutants import SOON_NOTICED
+from tests.scenarios.machine import REACHED, Lifecycle
+from tests.scenarios.mutants import SOON_NOTICED
 
 SMALL = settings(
     max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)

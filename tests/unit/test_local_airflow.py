@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rewind.local import airflow
-from tests.fakes import installation
+from tests.support.fakes import installation
 
 
 def test_awaited_are_the_files_that_airflow_parses(tmp_path: Path) -> None:

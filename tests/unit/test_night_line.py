@@ -16,7 +16,7 @@ from rewind.core.pipeline import UNBOUNDED
 from rewind.steps import feeding
 from rewind.steps.night_line import Line
 from rewind.steps.night_report import Answer
-from tests import fakes
+from tests.support import fakes
 
 FIRST, DAY = datetime(2025, 9, 4, tzinfo=UTC), timedelta(days=1)
 ENDLESS = replace(fakes.PIPELINE, stateful=True, state_horizon=UNBOUNDED)

@@ -19,8 +19,8 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.world import Batch, Topic
 from rewind.steps import cut_over, recheck, since
 from rewind.steps.findings import Found
-from tests import fakes
-from tests.fakes import generation, installation
+from tests.support import fakes
+from tests.support.fakes import generation, installation
 
 NOTHING, MINUTE = timedelta(0), timedelta(minutes=1)
 OUTPUT = Topic("out", "id-1", {0: 3, 1: 0}, {0: 10, 1: 8})

@@ -10,8 +10,8 @@ import pytest
 from rewind.control import status
 from rewind.control.snapshot import snapshot
 from rewind.web import overview, rewind_page
-from tests import page_states
-from tests.page_states import NAME, REWIND_ID, STATES, Ends
+from tests.support import page_states
+from tests.support.page_states import NAME, REWIND_ID, STATES, Ends
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from rewind.control import changes, database, generations, leases, rewinds, sche
 from rewind.control.database import transaction
 from rewind.web.state import FRESH_SECONDS, LONGEST_SECONDS, STILL_SECONDS, State
 from rewind.web.wire import Kept
-from tests import page_states
-from tests.page_states import LIVE, Ends
+from tests.support import page_states
+from tests.support.page_states import LIVE, Ends
 
 
 class Clock:

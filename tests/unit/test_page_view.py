@@ -16,8 +16,8 @@ from rewind.core.world import Batch
 from rewind.web import compare_page, files, generation_page, history, overview, rewind_page
 from rewind.web.state import State
 from rewind.web.wire import encoded, wire
-from tests import page_states
-from tests.page_states import BIG, CANDIDATE, HOSTILE, LIVE, REWIND_ID, STATES, Ends
+from tests.support import page_states
+from tests.support.page_states import BIG, CANDIDATE, HOSTILE, LIVE, REWIND_ID, STATES, Ends
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.plan import explain
 from rewind.core.planner import make_plan
 from rewind.core.world import Batch
-from tests import fakes
+from tests.support import fakes
 from tests.unit.test_core_planner import CODE, NOW, PIPELINE, request
 
 OLD, NEW = ("Aggregate struct<n:bigint>",), ("Aggregate struct<n:bigint,last:timestamp>",)

@@ -10,7 +10,7 @@ from rewind.control import database, generations
 from rewind.control.database import transaction
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RetryError
-from tests.fakes import generation, installation
+from tests.support.fakes import generation, installation
 
 
 @pytest.fixture

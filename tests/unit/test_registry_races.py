@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.races import pointer_race, start_race
+from tests.scenarios.races import pointer_race, start_race
 
 
 def test_each_epoch_of_the_pointer_has_one_winner(tmp_path):

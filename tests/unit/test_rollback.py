@@ -23,7 +23,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.world import Batch
 from rewind.steps import rollback as step
-from tests.fakes import generation, installation, plan
+from tests.support.fakes import generation, installation, plan
 
 PIPELINE, OLD, NEW, ROLLBACK = "visits_converter", "visits_converter-g1", "visits_converter-g2", "rb-1"
 HOUR = timedelta(hours=1)

@@ -29,7 +29,7 @@ from rewind.core.errors import LeaseLostError, RefusedError, RetryError
 from rewind.core.plan import explain
 from rewind.core.world import Batch
 from rewind.steps import abort, cut_over, rollback, share
-from tests.fakes import PIPELINE, FakeBroker, generation, installation, plan, topic
+from tests.support.fakes import PIPELINE, FakeBroker, generation, installation, plan, topic
 
 NAME, OLD, NEW = PIPELINE.name, f"{PIPELINE.name}-g1", f"{PIPELINE.name}-g2"
 SHARED = replace(PIPELINE, stateful=True, output_key=("a",), shared=True)

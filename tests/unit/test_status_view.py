@@ -38,7 +38,7 @@ from rewind.core.pipeline import Pipeline
 from rewind.core.plan import REWIND, Plan, Request, sealed
 from rewind.core.settings import from_environment
 from rewind.core.world import Generation, Topic
-from tests import page_load
+from tests.scenarios import page_load
 
 NOW = datetime.fromisoformat("2025-09-04T12:00")
 PIPELINE = Pipeline("visits_converter", "visits", "event_id STRING", "visits_converted")

@@ -13,7 +13,7 @@ from rewind.control.status_jobs import jobs_of
 from rewind.control.totals import Totals
 from rewind.core import lifecycle
 from rewind.core.world import Batch
-from tests import fakes
+from tests.support import fakes
 
 JOB = fakes.generation().job_id
 NOW = datetime.fromisoformat("2025-09-04T12:00")

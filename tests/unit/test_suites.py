@@ -9,7 +9,7 @@ import pytest
 from rewind.control import pipelines, suites
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import thaw
-from tests.workshop import declare
+from tests.support.workshop import declare
 
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "event_id"}}
 

@@ -10,8 +10,8 @@ from rewind.control import rewinds, schema
 from rewind.control.database import transaction
 from rewind.core import crash
 from rewind.core.crash import side_effect
-from tests.fakes import installation
-from tests.trace import Crash, Trace
+from tests.support.fakes import installation
+from tests.support.trace import Crash, Trace
 
 
 @pytest.fixture

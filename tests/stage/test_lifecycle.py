@@ -1,0 +1,186 @@
+"""The main job under a real scheduler: from the form over a dry run and its plan to collected garbage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rewind.control import announce, generations, rewinds
+from rewind.control.broker import Broker
+from rewind.control.pointer import resolve
+from rewind.local.airflow_api import AirflowApiError
+from tests.scenarios.airflow_cases import c28_collection_cleared, supervisor_lost
+from tests.scenarios.step_cases import c25_orphan
+from tests.support.stage import Stage
+from tests.support.stub_stage import StubStage, stub_stage
+from tests.support.workshop import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+
+RULE = "candidate.visited_page = upper(live.visited_page)"
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[StubStage]:
+    compare = {"expected": [{"column": "visited_page", "rule": RULE}]}
+    with stub_stage(tmp_path_factory.mktemp("lifecycle") / "home", jars, "staged", 2, compare=compare) as made:
+        yield made
+
+
+def visit(n: int) -> tuple[bytes, bytes]:
+    body = {"event_id": f"click-{n}", "visit_id": n, "event_time": "2025-09-04T07:00:00", "page": "home"}
+    return str(n).encode(), json.dumps(body).encode()
+
+
+@pytest.mark.parametrize(
+    ("conf", "field"),
+    [
+        ({"from": "abc"}, "from"),
+        ({"overrides": {"max_offsets": -1}}, "max_offsets"),
+        ({"grace": ""}, "grace"),
+        ({"apply_plan": "j" * 300}, "apply_plan"),
+        ({"dry_run": "perhaps"}, "dry_run"),
+    ],
+)
+def test_c39_a_bad_value_is_refused_in_the_form_and_makes_no_run(stage: Stage, conf: dict, field: str) -> None:
+    before = len(stage.api.dag_runs(stage.rewind_dag))
+    with pytest.raises(AirflowApiError) as refused:
+        stage.api.trigger(stage.rewind_dag, conf)
+    assert 400 <= refused.value.status < 500
+    assert field in refused.value.detail
+    assert len(stage.api.dag_runs(stage.rewind_dag)) == before
+
+
+def test_c39_what_only_the_first_task_can_know_fails_there_without_side_effect(stage: Stage) -> None:
+    run_id, rewind_id = stage.begin(**{"from": '{"staged-in":{"0":0}}'})
+    assert stage.ended(stage.rewind_dag, run_id) == "failed"
+    assert "pipeline: staged has no live generation" in stage.failures(stage.rewind_dag, run_id)
+    found, steps = stage.rewind(rewind_id)
+    assert found is None
+    assert [(s.step, s.state) for s in steps] == [("plan", "failed")]
+    assert Broker(stage.shop.settings).topics() == [stage.shop.topic]
+
+
+def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
+    shop = stage.shop
+    for p in range(2):
+        shop.produce(*(visit(n) for n in range(150)), partition=p)
+    live = stage.deploy()
+    assert live == "staged-g1"
+    shop.edit_logic('F.col("page").alias', 'F.upper("page").alias')
+
+    dry = stage.start(stage.rewind_dag, {"observe": "PT5S", "grace": "PT20S"})
+    stage.succeeded(stage.rewind_dag, dry)
+    states = {t["task_id"]: t["state"] for t in stage.api.task_instances(stage.rewind_dag, dry)}
+    assert (states["plan"], states["spin_up"]) == ("success", "skipped")
+
+    plan_id = stage.plan_of(dry)
+    with shop.registry() as connection:
+        assert rewinds.active_of(connection, "staged") is None
+    assert "staged-out-g2" not in Broker(shop.settings).topics()
+
+    run_id, rewind_id = stage.begin(apply_plan=plan_id)
+    wait_for("the rewind being active", lambda: stage.rewind(rewind_id)[0] is not None)
+    second, _ = stage.begin(same_code=True)
+    assert stage.ended(stage.rewind_dag, second) == "failed"
+    assert f"rewind {rewind_id} of staged is active" in stage.failures(stage.rewind_dag, second)
+
+    stage.answer(run_id)
+    stage.succeeded(stage.rewind_dag, run_id)
+    found, steps = stage.rewind(rewind_id)
+    assert found is not None
+    assert (found.state, found.plan_id, found.job_id) == ("finished", plan_id, "staged-g2")
+    last = {s.step: s.state for s in steps}
+    wanted = (
+        "plan",
+        "spin_up",
+        "backfill",
+        "start_candidate",
+        "catch_up",
+        "validate",
+        "approve",
+        "cut_over",
+        "observe",
+    )
+    assert last == dict.fromkeys(wanted, "done")
+    counts = shop.verdict(rewind_id).counts
+    assert {name: count for name, count in counts.items() if count} == {"rows": 300, "expected": 300}
+
+    pointed = resolve("staged", shop.settings.registry_url)
+    assert (pointed.job_id, pointed.epoch, pointed.output_topic) == ("staged-g2", 2, "staged-out-g2")
+    control = [(r.key, json.loads(r.value)["epoch"]) for r in shop.read(announce.TOPIC)]
+    assert control[-1] == (b"staged", 2)
+    pages = {json.loads(r.value)["visited_page"] for r in shop.read("staged-out-g2") if r.value}
+    assert pages == {"HOME"}
+
+
+def test_then_a_release_without_history_and_the_old_ones_collected(stage: Stage) -> None:
+    shop = stage.shop
+    run_id, _ = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
+    shop.produce(visit(500), visit(501))
+    stage.succeeded(stage.rewind_dag, run_id)
+    assert stage.live() == "staged-g3"
+    stage.run("collect_garbage", {"dry_run": False})
+
+    def states() -> dict[str, str]:
+        with shop.registry() as connection:
+            return {g.job_id: g.state for g in generations.all_of(connection, "staged")}
+
+    assert states()["staged-g1"] == "collected"
+    topics = Broker(shop.settings).topics()
+    assert [t for t in topics if t.startswith("staged-out-g1")] == []
+    assert "staged-out-g3" in topics
+    assert not (shop.settings.generations / "staged-g1").exists()
+    assert Broker(shop.settings).group_offsets("staged-g1", shop.topic) == {}
+
+
+def test_then_the_release_is_rolled_back(stage: Stage) -> None:
+    dry = stage.run("rollback_staged", {})
+    assert stage.live() == "staged-g3"
+    ran = {t["task_id"]: t["state"] for t in stage.api.task_instances("rollback_staged", dry)}
+    assert ran == {"rollback": "success", "announce": "skipped"}
+
+    stage.run("rollback_staged", {"dry_run": False, "reason": "wrong rates"})
+    pointed = resolve("staged", stage.shop.settings.registry_url)
+    assert (pointed.job_id, pointed.epoch, pointed.output_topic) == ("staged-g2", 4, "staged-out-g2")
+    control = [(r.key, json.loads(r.value)["epoch"]) for r in stage.shop.read(announce.TOPIC)]
+    assert control[-1] == (b"staged", 4)
+    with stage.shop.registry() as connection:
+        assert generations.read(connection, "staged-g3").state == "standby"
+    assert stage.shop.holder("staged-g2") is not None
+    assert stage.shop.holder("staged-g3") is not None
+
+
+def test_a_supervisor_that_is_deleted_leaves_its_driver(stage: Stage) -> None:
+    supervisor_lost(stage, stage.live(), "deleted")
+
+
+def test_c28_a_collection_that_is_cleared_finds_nothing_more(stage: Stage) -> None:
+    c28_collection_cleared(stage, times=1)
+
+
+def test_c10_a_cut_over_that_was_only_marked_lets_nothing_of_live_be_collected(stage: Stage) -> None:
+    live, topics = stage.live(), set(stage.shop_topics())
+    run_id, rewind_id = stage.begin(same_code=True, grace="PT5S")
+    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), 300)
+    stage.mark(run_id, "cut_over", "success")
+    garbage = stage.run("collect_garbage", {"dry_run": False})
+    assert stage.live() == live
+    assert topics <= set(stage.shop_topics())
+    assert stage.shop.holder(live) is not None
+    log = stage.api.task_log("collect_garbage", garbage, "collect_garbage", 1)
+    assert f"{live} (" not in log
+
+    # Nor do the tasks after it believe the mark.
+    stage.answer(run_id, "Reject", "it was only marked")
+    assert stage.ended(stage.rewind_dag, run_id) == "failed"
+    wait_for("the abort", lambda: stage.rewind(rewind_id)[0].state == "aborted")
+    assert stage.live() == live
+    assert topics == set(stage.shop_topics())
+
+
+def test_c25_an_orphan_of_a_step_lets_nothing_start(stage: StubStage) -> None:
+    c25_orphan(stage, "kill-refused")
