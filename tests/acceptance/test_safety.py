@@ -17,7 +17,6 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
-from tests.process.test_mirror import mirror_digests, topic_digests
 from tests.scenarios import (
     airflow_cases,
     airflow_faults,
@@ -33,6 +32,7 @@ from tests.scenarios.airflow_life import UPPER, live_once, visit
 from tests.scenarios.crashes import HALF_DONE, Life, check
 from tests.scenarios.hostile import Land, race
 from tests.scenarios.machine import REACHED, Lifecycle
+from tests.scenarios.mirroring import mirror_digests, topic_digests
 from tests.scenarios.mutants import MUTANTS
 from tests.scenarios.observed import rolled_back_by_itself
 from tests.scenarios.races import pointer_race, start_race
