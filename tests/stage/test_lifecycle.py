@@ -16,9 +16,10 @@ from tests.scenarios.airflow_cases import c28_collection_cleared, supervisor_los
 from tests.scenarios.step_cases import c25_orphan
 from tests.support.stage import Stage
 from tests.support.stub_stage import StubStage, stub_stage
+from tests.support.warm import WarmJvm
 from tests.support.workshop import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(1800)]
 
 RULE = "candidate.visited_page = upper(live.visited_page)"
 
@@ -117,7 +118,9 @@ def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
     assert pages == {"HOME"}
 
 
-def test_then_a_release_without_history_and_the_old_ones_collected(stage: Stage) -> None:
+def test_then_a_release_without_history_and_the_old_ones_collected(stage: StubStage, warm_jvm: WarmJvm) -> None:
+    # The life above was by real submits alone; from here on it is Airflow's side that counts.
+    stage.stub.warm(warm_jvm.gateway)
     shop = stage.shop
     run_id, _ = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
     shop.produce(visit(500), visit(501))
