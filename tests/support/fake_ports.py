@@ -30,7 +30,8 @@ class FakeMirror:
     def state(self, topic: str) -> MirrorState | None:
         found = self.broker.topic(topic)
         state = None if found is None else self.states.get((topic, found.id))
-        return replace(state, legal_holes=state.holes) if state and found and found.compacted else state
+        explained = self.transactional or (found is not None and found.compacted)
+        return replace(state, legal_holes=state.holes) if state and explained else state
 
     def offsets_at(self, topic: str, instant: datetime) -> Vector:
         if self.broker.topic(topic) is None:
@@ -55,7 +56,7 @@ class FakeMirror:
             version=self._newest_version(topic) + 1,
             covered=_added(old.covered, {p: [r] for p, r in ranges.items()}),
             holes=_added(old.holes, lacking),
-            legal_holes=_added(old.legal_holes, lacking if self.transactional else {p: [] for p in ranges}),
+            legal_holes=_added(old.legal_holes, {p: [] for p in ranges}),
             records=old.records + len(records),
             bytes=old.bytes + BYTES * len(records),
         )
