@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from rewind.control import database, generations, rewinds, schema
 from rewind.control.database import now, transaction
+from rewind.control.snapshot import snapshot
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
 from tests.support import fakes
@@ -43,6 +44,14 @@ def test_a_transaction_is_whole_or_nothing(url):
 def test_a_registry_that_stays_locked_asks_for_a_retry(url):
     with transaction(url), ThreadPoolExecutor(1) as other, pytest.raises(RetryError, match="locked"):
         other.submit(lambda: transaction(url, patience=20).__enter__()).result(20)
+
+
+@pytest.mark.parametrize("opened", [transaction, snapshot])
+def test_a_server_out_of_reach_asks_for_a_retry_in_one_line_and_tells_no_password(opened):
+    with pytest.raises(RetryError) as raised, opened("postgresql+psycopg://ann:hidden@127.0.0.1:1/rewind"):
+        pass
+    assert str(raised.value).startswith("registry postgresql+psycopg://ann:***@127.0.0.1:1/rewind: connection failed")
+    assert "\n" not in str(raised.value)
 
 
 # --- what the schema itself forbids

@@ -1,11 +1,12 @@
-"""What the registry holds of mirrors: commits once each, deletions, and which topic was mirrored last."""
+"""What the registry holds of mirrors: commits once each, deletions, and the newest proofs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from rewind.control import mirror_log, mirror_sums
+from rewind.control import mirror_log, mirror_sums, proof_log
 from rewind.control.mirror_log import Commit
+from rewind.core.mirror_proof import Hole, Proof
 from rewind.core.offsets import OffsetRange as R
 from tests.support.fakes import TOPIC_ID
 
@@ -56,3 +57,23 @@ def test_what_commits_sum_up_to_is_counted_on(registry, url):
     mirror_log.record(registry, "visits", commit(6, 13, "new"))
     found = mirror_sums.newest(registry, url)["visits"]
     assert (found.version, found.commits, found.records, found.position) == (6, 2, 25, {0: 13, 10: 2**53 + 1})
+
+
+def proven(connection, version, *holes, topic_id=TOPIC_ID):
+    proof = Proof("visits", topic_id, version, {0: R(0, 120)}, {0: R(60, 120)}, 120, 60, holes)
+    proof_log.record(connection, proof, {0: [R(0, 60), R(70, 120)]}, "prove")
+
+
+def test_the_newest_proof_of_each_mirror(registry):
+    assert (proof_log.newest(registry, "visits", TOPIC_ID), proof_log.newest_of_all(registry)) == (None, {})
+    proven(registry, 4)
+    proven(registry, 5, Hole(0, R(6, 8), "lost"))
+    proven(registry, 9, topic_id="old")
+    proven(registry, 5, Hole(0, R(6, 9), "lost"))
+
+    found = proof_log.newest(registry, "visits", TOPIC_ID)
+    assert (found.version, found.verdict, found.counts["lost"], found.asked_by) == (5, "damaged", 3, "prove")
+    assert found.holds_for == {0: [R(0, 60), R(70, 120)]}
+    assert proof_log.newest(registry, "visits", TOPIC_ID, "whole").version == 4
+    newest = proof_log.newest_of_all(registry)
+    assert {key: proof.version for key, proof in newest.items()} == {("visits", TOPIC_ID): 5, ("visits", "old"): 9}

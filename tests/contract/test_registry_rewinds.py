@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import func, select
 
 from rewind.control import rewinds, schema
+from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.core.plan import Request
-from tests.support.registry import G1, G2, a_plan
+from tests.support.registry import G1, G2, a_plan, raced
 
 # --- plans and rewinds
 
@@ -118,6 +119,19 @@ def test_a_fact_is_fixed_once(registry):
     assert (rewinds.fact(registry, "rw-1", "handoff"), rewinds.fact_at(registry, "rw-1", "handoff")) == ({"0": 5}, at)
     assert rewinds.fact(registry, "rw-2", "handoff") is None
     assert rewinds.fact_at(registry, "rw-2", "handoff") is None
+
+
+def test_of_racing_values_one_is_fixed_and_racing_attempts_are_counted_once_each(url):
+    def fixed(number):
+        with transaction(url) as connection:
+            return rewinds.fix(connection, "rw-1", "handoff", number)
+
+    def attempt(_):
+        with transaction(url) as connection:
+            return rewinds.begin_step(connection, "rw-1", "backfill")
+
+    assert len(set(raced(fixed, 4))) == 1
+    assert sorted(raced(attempt, 4)) == [1, 2, 3, 4]
 
 
 def test_controls_of_a_backfill(registry):

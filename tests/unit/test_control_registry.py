@@ -7,12 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from sqlalchemy import create_engine, inspect, make_url, select, text
+from sqlalchemy import inspect, select, text
 
 from rewind.control import database, schema
 from rewind.control.database import transaction
 from rewind.core import lifecycle
-from rewind.core.errors import RetryError
 from tests.support.fakes import installation
 from tests.support.registry import G2, G3, create, deployed
 
@@ -31,17 +30,6 @@ def test_upgrade_makes_every_table_and_is_harmless_again(tmp_path):
     with transaction(url) as connection:
         assert connection.execute(select(schema.protocol.c.number)).scalars().all() == [schema.PROTOCOL]
         assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
-
-
-def test_a_registry_out_of_reach_asks_for_a_retry_and_tells_no_password(tmp_path, monkeypatch):
-    away = create_engine(f"sqlite:///{tmp_path}/not/there/registry.db")
-    away.url = make_url("postgresql://ann:hidden@db/rewind")
-    monkeypatch.setattr(database, "engine", lambda *_: away)
-
-    with pytest.raises(RetryError) as raised, transaction("any"):
-        pass
-
-    assert "registry postgresql://ann:***@db/rewind: unable to open" in str(raised.value)
 
 
 SWITCH = """
