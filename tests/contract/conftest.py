@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rewind.control.database import transaction
 from tests.support import postgres
 from tests.support.fakes import installation
 
+_numbers = itertools.count(1)
 DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)]
 
 
@@ -37,7 +39,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield installation(tmp_path / "home").registry_url
     else:
-        made = postgres.another(request.getfixturevalue("postgres_registry"), "copy", template="registry")
+        made = postgres.another(
+            request.getfixturevalue("postgres_registry"), f"copy{next(_numbers)}", template="registry"
+        )
         yield made
         postgres.drop(made)
 
@@ -48,7 +52,7 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/not/there/yet/registry.db"
     else:
-        made = postgres.another(request.getfixturevalue("postgres_server"), "bare")
+        made = postgres.another(request.getfixturevalue("postgres_server"), f"bare{next(_numbers)}")
         yield made
         postgres.drop(made)
 
