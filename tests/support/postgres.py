@@ -30,7 +30,7 @@ def server() -> Iterator[str]:
     data = folder / "data"
     port = ports.choose("postgres", None, folder.with_suffix(".ports"))
     # In order of a language, as servers in production are: what counts on the order of bytes must ask for it.
-    order = ("--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
+    order = ("--encoding=UTF8", "--locale=C", "--locale-provider=icu", "--icu-locale=en-US")
     _run("initdb", "-D", str(data), "-U", USER, "--auth=trust", "--no-sync", *order)
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=100"
     # It is thrown away: nothing has to outlive a power cut.
