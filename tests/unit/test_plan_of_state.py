@@ -68,7 +68,7 @@ def asked_from_30(state, mirror_from):
     seen = fakes.world(
         fakes.topic({0: 0}, {0: 60}),
         fakes.mirror({0: (mirror_from, 60)}),
-        fakes.FakeLifecycle(live, positions={0: 60}, batches=batches),
+        fakes.FakeLifecycle(live, batches=batches),
     )
     code = replace(CODE, delay=10 * MINUTE, state=state)
     return make_plan(request('{"visits":{"0":30}}'), COUNTER, code, seen, NOW)
