@@ -38,9 +38,8 @@ demo: setup ## rewind a running pipeline from start to collected garbage, under 
 test: lint ## check the code and run all tests but the acceptance tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/stage tests/process tests/contract tests/spark tests/dags tests/unit $(ARGS)
 
-accept: setup ## run one acceptance test: WHAT=<word>
-	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }
-	$(BIN)/python -m pytest tests/acceptance/test_$(WHAT).py -s $(ARGS)
+accept: setup ## show what an issue asks for: WHAT=<word>
+	$(BIN)/python -m pytest --shows "$(WHAT)" -s $(ARGS)
 
 lint: setup ## check style, types and spelling, as CI and pre-commit do
 	$(BIN)/ruff format --check .
