@@ -1,4 +1,7 @@
-"""What the issue `lifecycle` asks to be shown, at full length; `make accept WHAT=lifecycle`."""
+"""What the issue `lifecycle` asks to be shown at full length; its other lines are marked in the tiers.
+
+`make accept WHAT=lifecycle` runs both.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the issue `stateful` asks to be shown; `make accept WHAT=stateful`."""
+"""What the issue `stateful` asks to be shown at full length; its other lines are marked in the tiers.
+
+`make accept WHAT=stateful` runs both.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the issue `verdict` asks to be shown; `make accept WHAT=verdict`."""
+"""What the issue `verdict` asks to be shown at full length; its other lines are marked in the tiers.
+
+`make accept WHAT=verdict` runs both.
+"""
 
 from __future__ import annotations
 
