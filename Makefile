@@ -44,9 +44,8 @@ test: lint ## check the code and run the tests that each change needs: ten minut
 test-all: test ## run `make test`, then all other tests but the acceptance tests
 	$(TESTS) -m full $(TIERS) $(ARGS)
 
-accept: setup ## run one acceptance test: WHAT=<word>
-	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }
-	$(BIN)/python -m pytest tests/acceptance/test_$(WHAT).py -s $(ARGS)
+accept: setup ## show what an issue asks for: WHAT=<word>
+	$(BIN)/python -m pytest --shows "$(WHAT)" -s $(ARGS)
 
 lint: setup ## check style, types and spelling, as CI and pre-commit do
 	$(BIN)/ruff format --check .

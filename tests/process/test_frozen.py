@@ -34,6 +34,7 @@ def in_tree(tree: Path, shop: Workshop, call: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.shows("lifecycle", edits_that_reached_a_generation=0)
 def test_edits_reach_no_generation_and_a_changed_bundle_is_refused(
     workshop: Callable[..., Workshop], tmp_path: Path
 ) -> None:

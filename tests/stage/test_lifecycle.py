@@ -13,6 +13,7 @@ from rewind.control.broker import Broker
 from rewind.control.pointer import resolve
 from rewind.local.airflow_api import AirflowApiError
 from tests.scenarios.airflow_cases import c28_collection_cleared, supervisor_lost
+from tests.scenarios.airflow_life import visit
 from tests.scenarios.step_cases import c25_orphan
 from tests.support.stage import Stage
 from tests.support.stub_stage import StubStage, stub_stage
@@ -29,11 +30,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[Stub
     compare = {"expected": [{"column": "visited_page", "rule": RULE}]}
     with stub_stage(tmp_path_factory.mktemp("lifecycle") / "home", jars, "staged", 2, compare=compare) as made:
         yield made
-
-
-def visit(n: int) -> tuple[bytes, bytes]:
-    body = {"event_id": f"click-{n}", "visit_id": n, "event_time": "2025-09-04T07:00:00", "page": "home"}
-    return str(n).encode(), json.dumps(body).encode()
 
 
 @pytest.mark.parametrize(

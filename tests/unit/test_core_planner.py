@@ -12,16 +12,12 @@ from rewind.core.differences import Difference
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.core.plan import Request, from_json
+from rewind.core.plan import from_json
 from rewind.core.planner import Code, make_plan, still_holds
 from tests.support.fakes import CODE, PIPELINE, TOPIC, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
+from tests.support.plans import NOW, request
 
-NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
 SAME = Code("b1", CODE.live_files, CODE.live_files, "e STRING")
-
-
-def request(start="earliest", end="", **changes):
-    return Request(PIPELINE.name, start, end, **changes)
 
 
 def planned(asked=None, seen=None, *, pipeline=PIPELINE, code=CODE):

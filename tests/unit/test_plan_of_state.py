@@ -13,7 +13,8 @@ from rewind.core.plan import explain
 from rewind.core.planner import make_plan
 from rewind.core.world import Batch
 from tests.support import fakes
-from tests.unit.test_core_planner import CODE, NOW, PIPELINE, request
+from tests.support.fakes import CODE, PIPELINE
+from tests.support.plans import NOW, request
 
 OLD, NEW = ("Aggregate struct<n:bigint>",), ("Aggregate struct<n:bigint,last:timestamp>",)
 
