@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rewind.control import database, supervise
+from rewind.control import database, installation, supervise
 from rewind.core.errors import RetryError
 from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
@@ -192,6 +193,7 @@ def _prepare(stack: Stack) -> None:
     settings = stack.settings
     for folder in (settings.data, settings.mirrors, settings.generations, settings.evidence):
         folder.mkdir(parents=True, exist_ok=True)
+    installation.begin(settings, datetime.now(UTC))
     database.upgrade(settings.registry_url)
     # Before any task can run: `down` has to find the drivers that the first one may start.
     _remember(stack)
