@@ -63,7 +63,7 @@ SHIPPED = (
 
 @pytest.fixture(scope="module")
 def parses(tmp_path_factory):
-    """The DAGs with every setting unset, with some pipelines broken, without any, and of an installation, parsed in one."""
+    """The DAGs with every setting unset, with some broken pipelines, without any, and of an installation."""
     folder, empty = tmp_path_factory.mktemp("pipelines"), tmp_path_factory.mktemp("empty")
     for name, yaml in PIPELINES.items():
         (folder / name).mkdir()

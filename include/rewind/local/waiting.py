@@ -1,0 +1,114 @@
+"""Wait for what others do, for as long as it moves (ADR 0030)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from rewind.core.errors import RetryError, RewindError
+from rewind.local import process_table, watched
+from rewind.local.process_table import Entry
+from rewind.local.progress import STILL_SECONDS, Look, Progress, Standstills
+from rewind.local.voice import Voice
+from rewind.local.watched import Watched
+
+POLL_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+class StuckError(RewindError):
+    """Nothing has moved of what was waited for."""
+
+
+class Waiting:
+    """Waits of one command: they share a voice, and what is known of the processes that all of it rests on."""
+
+    def __init__(
+        self,
+        voice: Voice,
+        rests_on: Callable[[], Sequence[Watched]] = tuple,
+        *,
+        still: float = STILL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Wait for nothing yet.
+
+        Args:
+            voice: Says what is waited for.
+            rests_on: Returns the processes without which nothing can be expected, whatever is waited for.
+            still: After so many seconds without a movement a wait fails.
+            clock: Tells the time in seconds.
+            sleep: Pauses for so many seconds.
+        """
+        self._voice, self._rests_on, self._still = voice, rests_on, still
+        self._clock, self._sleep = clock, sleep
+        self._standstills = Standstills(still)
+
+    def until(
+        self,
+        what: str,
+        look: Callable[[], Look[T]],
+        works: Callable[[], Iterable[Watched]] = tuple,
+        pause: float = POLL_SECONDS,
+    ) -> T:
+        """Look again and again until there is something to see, and return it.
+
+        Args:
+            what: What should happen, as it goes on from "waiting for".
+            look: Looks once; a `RetryError` is one look at which nobody answered.
+            works: Returns the processes that work on it: their CPU time counts as a movement.
+            pause: Seconds between two looks.
+
+        Raises:
+            StuckError: Nothing has moved for too long, or a process that everything rests on cannot work for as long.
+        """
+        progress, seen = Progress(self._clock(), self._still), Look[T]()
+        while True:
+            seen = _looked(look, seen)
+            if seen.found:
+                return seen.found
+            table, at, workers = process_table.entries(), self._clock(), list(works())
+            progress.note(seen.marks, watched.cpu(workers, table), at)
+            self._voice.waiting(what, seen.far, progress.waited(at))
+            lame = self._lame(table, at)
+            if lame:
+                raise StuckError(f"{lame}. Waited for {what}: {seen.far}")
+            if progress.stuck(at):
+                still = f"nothing has moved for {progress.still(at):.0f} s ({seen.far})"
+                raise StuckError(f"{self._told(workers, table)}. Waited for {what}: {still}")
+            self._sleep(pause)
+
+    def check(self) -> None:
+        """Check that no process that everything rests on is unable to work.
+
+        Raises:
+            StuckError: One is.
+        """
+        table = process_table.entries()
+        ill = [one for one in self._rests_on() if watched.ill(one, table)]
+        if ill:
+            raise StuckError(watched.told(ill[0], table))
+
+    def _lame(self, table: dict[int, Entry], at: float) -> str:
+        rests_on = {one.name: one for one in self._rests_on()}
+        ill = [name for name, one in rests_on.items() if watched.ill(one, table)]
+        lasting = self._standstills.note(ill, at)
+        return watched.told(rests_on[lasting[0]], table) if lasting else ""
+
+    def _told(self, workers: Iterable[Watched], table: dict[int, Entry]) -> str:
+        known = [*self._rests_on(), *workers]
+        ill = [one for one in known if watched.ill(one, table)]
+        told = [text for one in ill or workers if (text := watched.told(one, table))]
+        return "; ".join(told) or "no process works on it: look at `make logs NAME=scheduler`"
+
+
+def _looked(look: Callable[[], Look[T]], before: Look[T]) -> Look[T]:
+    try:
+        return look()
+    except RetryError as away:
+        # Whoever answers now and then is no nearer to what is waited for.
+        return replace(before, far=f"no answer: {away}")
