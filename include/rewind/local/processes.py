@@ -83,7 +83,7 @@ class Process:
     @property
     def watched(self) -> Watched:
         """The process as one that a wait depends on: nobody starts it anew by itself."""
-        cure = "`make up` starts it again"
+        cure = "make up starts it again"
         return Watched(self.name, (self.pid,) if self.alive else (), (Path(self.log),), replaced=False, cure=cure)
 
     def members(self) -> list[int]:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.status import Status
 
-TELL_SECONDS = 8.0
-"""Somebody who reads a log hears something at least every ten seconds; a look may take a while."""
+TELL_SECONDS = 5.0
+"""Who reads a log hears something every ten seconds at the latest: a look and the pause after it come on top."""
 
 
 class Voice:

@@ -103,7 +103,7 @@ class Waiting:
         known = [*self._rests_on(), *workers]
         ill = [one for one in known if watched.ill(one, table)]
         told = [text for one in ill or workers if (text := watched.told(one, table))]
-        return "; ".join(told) or "no process works on it: look at `make logs NAME=scheduler`"
+        return "; ".join(told) or "no process works on it: look at make logs NAME=scheduler"
 
 
 def _looked(look: Callable[[], Look[T]], before: Look[T]) -> Look[T]:

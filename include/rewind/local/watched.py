@@ -31,7 +31,7 @@ class Watched:
     pids: tuple[int, ...]
     logs: tuple[Path, ...] = ()
     replaced: bool = True
-    cure: str = ""
+    cure: str = "Airflow starts another one: make logs NAME=scheduler shows whether it does"
 
 
 def ill(watched: Watched, table: Mapping[int, Entry]) -> str:
@@ -55,17 +55,16 @@ def cpu(watched: Iterable[Watched], table: Mapping[int, Entry]) -> dict[Hashable
 
 def told(watched: Watched, table: Mapping[int, Entry]) -> str:
     """Return in one line how a process is, what its log says last, and what to do."""
-    wrong = ill(watched, table)
+    there = any(entry.state not in ENDED for entry in process_table.trees(table, watched.pids))
+    wrong = ill(watched, table) or ("" if there else "is gone")
     if not wrong:
-        return f"{watched.name}, pid {watched.pids[0]}, lives{_quoted(watched)}" if watched.pids else ""
+        return f"{watched.name}, pid {watched.pids[0]}, lives{_quoted(watched)}"
     return f"{watched.name}, {wrong}{_quoted(watched)}. {_cure(watched, table)}"
 
 
 def _cure(watched: Watched, table: Mapping[int, Entry]) -> str:
     stopped = [e.pid for e in process_table.trees(table, watched.pids) if e.state in STOPPED]
-    if not stopped:
-        return watched.cure or "Look at its log"
-    return f"Continue it: kill -CONT {' '.join(map(str, stopped))}"
+    return f"Continue it: kill -CONT {' '.join(map(str, stopped))}" if stopped else watched.cure
 
 
 def _quoted(watched: Watched) -> str:
