@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,8 @@ from rewind.control.leases import Holder
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RewindError
 from rewind.local import stack
+from rewind.local.stack import Stack
+from tests.workshop import wait_for
 
 BURN = "while True: pass"
 
@@ -56,6 +60,20 @@ def _cpu_of(pid: int) -> float:
     return total
 
 
+def rest(seconds: float) -> None:
+    """Let a stack come to rest: after its start it parses, and makes up for nothing else."""
+    time.sleep(seconds)
+
+
+def seconds_until_dags(running: Stack, pipelines: Path, like: str, name: str) -> float:
+    """Add a pipeline's folder like another one and return after how many seconds all its DAGs are there."""
+    kinds = ("rewind", "rollback", "consumers", "abort", "deploy", "stream", "nightly_replay")
+    wanted, begun = {f"{kind}_{name}" for kind in kinds}, time.monotonic()
+    shutil.copytree(pipelines / like, pipelines / name)
+    wait_for(f"the DAGs of {name}", lambda: wanted <= {dag["dag_id"] for dag in running.api().dags()}, 300)
+    return round(time.monotonic() - begun, 1)
+
+
 class Demo:
     """`rewind demo` in a home of its own, as a terminal-less caller runs it."""
 
@@ -63,26 +81,39 @@ class Demo:
         self.home, self.log = home, home / "demo.out"
         home.mkdir(parents=True, exist_ok=True)
         self.begun = time.monotonic()
+        self.said_at: list[float] = [0.0]
         own = {"PYTHONPATH": str(project / "include"), "REWIND_HOME": str(home), **environment}
-        with self.log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "rewind", "demo", *arguments],
-                cwd=project,
-                env={**os.environ, **own},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rewind", "demo", *arguments],
+            cwd=project,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    @property
-    def lines(self) -> list[str]:
-        """What it has said so far."""
-        return self.log.read_text(errors="replace").splitlines()
+    def _read(self) -> None:
+        """Take down what it says, with the time of each line."""
+        assert self.process.stdout is not None
+        with self.log.open("wb") as log:
+            for line in self.process.stdout:
+                log.write(line)
+                self.lines.append(line.decode(errors="replace").rstrip())
+                self.said_at.append(self.elapsed())
+
+    def elapsed(self) -> float:
+        """Return the seconds since it was started."""
+        return time.monotonic() - self.begun
 
     def ended(self) -> tuple[int, str, float]:
-        """Wait for its end; return exit code, last line, and seconds since it was started."""
+        """Wait for its end; return exit code, last line, and the seconds that it took."""
         code = self.process.wait()
-        return code, self.lines[-1], time.monotonic() - self.begun
+        seconds = self.elapsed()
+        self._reader.join()
+        return code, self.lines[-1], seconds
 
     def live_driver(self) -> tuple[str, Holder] | None:
         """Return the job that is live and who drives it, once there is a driver."""
@@ -100,7 +131,8 @@ class Demo:
         return (found.job_id, lease.holder) if lease and lease.holder and alive else None
 
     def stop_live_driver(self) -> tuple[str, list[int]]:
-        """Stop the live job's driver with SIGSTOP, its JVM too; return the job and the pids."""
+        """Stop the live job's driver with SIGSTOP, its JVM too, once there is one; return the job and the pids."""
+        wait_for("the live job's driver", lambda: self.live_driver() is not None, 1_200)
         found = self.live_driver()
         assert found is not None
         job_id, holder = found

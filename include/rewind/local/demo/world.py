@@ -160,7 +160,7 @@ class World:
     def task_states(self, dag_id: str, run_id: str) -> list[tuple[str, str, int]]:
         """Return the tasks of a run that have begun, with state and attempt.
 
-        A sensor goes to and fro between some states: runs with one are not followed by these.
+        A sensor goes back and forth between some states: runs with one are not followed by these.
         """
         found = self.api.task_instances(dag_id, run_id)
         return sorted((t["task_id"], t["state"], t["try_number"]) for t in found if t["state"])
