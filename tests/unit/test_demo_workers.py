@@ -106,8 +106,11 @@ def test_the_demo_rests_on_its_stack_its_producer_and_its_drivers(settings: Sett
     ]
     with transaction(settings.registry_url) as connection:
         streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
-    found = {one.name: (one.pids, one.replaced) for one in workers.all_of(settings, lambda _: True)}
+    listed = workers.all_of(settings, lambda _: True)
     processes.kill(started)
+    # The scheduler starts drivers: one that is stopped must not be told as the scheduler's fault.
+    assert [one.name for one in listed] == [f"driver of {JOB}", "producer", "scheduler"]
+    found = {one.name: (one.pids, one.replaced) for one in listed}
     assert found == {
         "scheduler": ((started[0].pid,), False),
         "producer": ((started[1].pid,), True),

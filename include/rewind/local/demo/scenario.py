@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rewind.control import requests, rewinds
+from rewind.control import requests, rewinds, supervise
 from rewind.control.database import now
 from rewind.control.pointer import Resolved, resolve
 from rewind.control.snapshot import snapshot
@@ -27,7 +27,7 @@ from rewind.local.demo.world import World
 from rewind.local.progress import Look
 from rewind.local.stack import PROJECT
 
-ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT60S", "reason": "pages in small letters"}
+ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT30S", "reason": "pages in small letters"}
 
 CAUGHT_UP = 10_000
 """Offsets behind Kafka's end that a stream at this rate always is, a few batches' worth."""
@@ -163,7 +163,8 @@ class Scenario:
     def _caught_up(self, job_id: str) -> Look[bool]:
         job = self._job(job_id)
         if job.driver.state == "quarantined":
-            raise DemoError(f"{job_id} is quarantined: {job.driver.last_failure}")
+            log = supervise.log_folder(self._world.settings, job_id)
+            raise DemoError(f"{job_id} is quarantined: {job.driver.last_failure}. Its logs: {log}")
         done = job.lag is not None and job.lag <= CAUGHT_UP and job.last_batch_at is not None
         return Look(done or None, _of(job.position, job.lag), job.position)
 

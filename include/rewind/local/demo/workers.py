@@ -20,14 +20,13 @@ Belongs = Callable[[str], bool]
 
 
 def all_of(settings: Settings, belongs: Belongs) -> list[Watched]:
-    """Return every process without which the demo cannot go on."""
+    """Return every process without which the demo cannot go on.
+
+    Whoever is started by another one of them comes before it: what is wrong is told of the first that shows it.
+    """
     members = [local.load(name, settings.home / "stack") for name in stack.NAMES]
-    return [
-        *(process.watched for process in members if process is not None),
-        *guests(settings),
-        *drivers(settings, belongs),
-        *submits(settings),
-    ]
+    started = [*submits(settings), *drivers(settings, belongs), *guests(settings)]
+    return [*started, *(process.watched for process in members if process is not None)]
 
 
 def guests(settings: Settings) -> list[Watched]:

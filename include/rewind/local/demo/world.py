@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from kafka import KafkaAdminClient
 from rich.console import Console
@@ -184,7 +185,10 @@ class World:
         """
         state = self.api.dag_run(dag_id, run_id)["state"]
         if state == "failed":
-            raise DemoError(f"{dag_id} failed: {'; '.join(self._failures(dag_id, run_id))}")
+            where = f"{self.stack.airflow_url}/dags/{dag_id}/runs/{quote(run_id)}"
+            raise DemoError(
+                f"{dag_id} failed: {'; '.join(self._failures(dag_id, run_id))}. Its tasks and logs: {where}"
+            )
         return bool(state == "success")
 
     def _owns(self, owner: str) -> bool:
