@@ -75,6 +75,18 @@ def test_a_driver_is_who_holds_the_lease_else_who_was_started_else_gone(
     assert drivers(settings) == {f"driver of {JOB}": (), f"driver of {MIRROR}": ()}
 
 
+def test_a_driver_is_quoted_by_what_was_written_last(settings: Settings) -> None:
+    folder = settings.home / "logs" / "streams" / JOB
+    folder.mkdir(parents=True)
+    for name, text, at in (("driver.log", "slow", 10), ("driver.1.out", "no luck", 20), ("driver.2.out", "", 30)):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (at, at))
+    with transaction(settings.registry_url) as connection:
+        streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
+    (found,) = workers.drivers(settings, lambda _: True)
+    assert [log.name for log in found.logs] == ["driver.1.out", "driver.log"]
+
+
 def test_a_registry_that_does_not_answer_shows_no_driver(settings: Settings) -> None:
     (settings.home / "registry.db").unlink()
     assert workers.drivers(settings, lambda _: True) == []
@@ -89,7 +101,7 @@ def test_submits_are_found_by_what_they_carry_with_the_log_of_their_newest_attem
     for step, attempt, at in (("backfill", 1, 10), ("backfill", 2, 20), ("validate", 1, 30)):
         log = logs / f"task_id={step}" / f"attempt={attempt}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.touch()
+        log.write_text("said")
         os.utime(log, (at, at))
     found = workers.submits(settings)
     assert [(one.name, one.pids) for one in found] == [("submit rw-1.backfill", (ours.pid,))]

@@ -159,7 +159,7 @@ def test_what_everything_rests_on_fails_a_wait_that_moves(
 def test_what_is_gone_fails_only_where_nobody_starts_another(make: Callable[..., Waiting], clock: Clock) -> None:
     moves: Callable[[], Look[bool]] = lambda: Look(clock.now >= 600 or None, marks=clock.now)  # noqa: E731
     assert make(Watched("driver", ())).until("it", moves, pause=10)
-    with pytest.raises(StuckError, match=r"^broker, is gone\. make up starts it again"):
+    with pytest.raises(StuckError, match=r"^broker is gone\. make up starts it again"):
         make(Watched("broker", (), replaced=False, cure="make up starts it again")).until(
             "it", lambda: Look(marks=clock.now), pause=10
         )
@@ -255,10 +255,15 @@ def test_the_cpu_time_of_a_tree_is_that_of_all_in_it() -> None:
         1: Entry(1, 0, 1, "S", 10, 1.0),
         2: Entry(2, 1, 1, "R", 20, 2.0),
         3: Entry(3, 2, 3, "R", 30, 4.0),
+        4: Entry(4, 3, 3, "R", 40, 16.0),
         9: Entry(9, 0, 9, "R", 90, 8.0),
     }
-    assert watched.cpu([Watched("one", (2,)), Watched("two", (7,))], table) == {(2, 20): 2.0, (3, 30): 4.0}
-    assert [entry.pid for entry in process_table.trees(table, (1, 3))] == [1, 3, 2]
+    assert watched.cpu([Watched("one", (2,)), Watched("two", (7,))], table) == {
+        (2, 20): 2.0,
+        (3, 30): 4.0,
+        (4, 40): 16.0,
+    }
+    assert [entry.pid for entry in process_table.trees(table, (1, 3))] == [1, 3, 4, 2]
 
 
 def test_a_log_is_quoted_by_its_last_error_else_by_its_last_line(tmp_path: Path) -> None:

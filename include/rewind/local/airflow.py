@@ -167,7 +167,8 @@ def await_dags(airflow: Airflow, waits: Waiting = WAITS) -> None:
     def look() -> Look[bool]:
         seen = {dag["fileloc"] for dag in api.dags()} | {failed["filename"] for failed in api.import_errors()}
         there = wanted & {Path(name).name for name in seen}
-        parsed.note(there, watched.cpu(_parsers(airflow), process_table.entries()), clock())
+        parsed.note(there, clock())
+        parsed.note_cpu(watched.cpu(_parsers(airflow), process_table.entries()), clock())
         return Look(there == wanted or parsed.stuck(clock()) or None, f"{len(there)} of {len(wanted)} files", there)
 
     waits.until("the DAG files to be parsed", look, lambda: _parsers(airflow))

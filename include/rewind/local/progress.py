@@ -45,18 +45,24 @@ class Progress:
         self._began = self._moved = at
         self._limit = still
         self._marks: object = None
-        self._cpu: Mapping[Hashable, float] = {}
+        self._cpu: Mapping[Hashable, float] | None = None
 
-    def note(self, marks: object, cpu: Mapping[Hashable, float], at: float) -> None:
-        """Take note of what a look at an instant has found.
+    def note(self, marks: object, at: float) -> None:
+        """Take note of what a look at an instant has found: it is different once something has moved."""
+        if marks != self._marks:
+            self._marks, self._moved, self._cpu = marks, at, None
+
+    def note_cpu(self, cpu: Mapping[Hashable, float], at: float) -> None:
+        """Take note of the CPU seconds so far of each process that works on it.
 
         Args:
-            marks: What is different once it has moved.
-            cpu: CPU seconds so far of each process that works on it; one that is stopped or gone uses no more.
+            cpu: By process; one that is stopped or gone uses no more.
             at: The instant.
         """
-        if marks != self._marks or _used(self._cpu, cpu) >= CPU_SECONDS:
-            self._marks, self._cpu, self._moved = marks, dict(cpu), at
+        if self._cpu is None:
+            self._cpu = dict(cpu)
+        elif _used(self._cpu, cpu) >= CPU_SECONDS:
+            self._cpu, self._moved = dict(cpu), at
 
     def waited(self, at: float) -> float:
         """Return the seconds since the wait began."""

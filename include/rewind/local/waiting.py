@@ -15,6 +15,8 @@ from rewind.local.voice import Voice
 from rewind.local.watched import Watched
 
 POLL_SECONDS = 0.5
+PROCESS_SECONDS = 3.0
+"""Processes are looked at so often: the whole table of them costs more than most looks."""
 
 T = TypeVar("T")
 
@@ -47,6 +49,7 @@ class Waiting:
         self._voice, self._rests_on, self._still = voice, rests_on, still
         self._clock, self._sleep = clock, sleep
         self._standstills = Standstills(still)
+        self._checked = float("-inf")
 
     def until(
         self,
@@ -71,16 +74,23 @@ class Waiting:
             seen = _looked(look, seen)
             if seen.found:
                 return seen.found
-            table, at, workers = process_table.entries(), self._clock(), list(works())
-            progress.note(seen.marks, watched.cpu(workers, table), at)
+            at = self._clock()
+            progress.note(seen.marks, at)
             self._voice.waiting(what, seen.far, progress.waited(at))
-            lame = self._lame(table, at)
-            if lame:
-                raise StuckError(f"{lame}. Waited for {what}: {seen.far}")
-            if progress.stuck(at):
-                still = f"nothing has moved for {progress.still(at):.0f} s ({seen.far})"
-                raise StuckError(f"{self._told(workers, table)}. Waited for {what}: {still}")
+            if at - self._checked >= PROCESS_SECONDS or progress.stuck(at):
+                self._check(what, seen.far, progress, list(works()))
             self._sleep(pause)
+
+    def _check(self, what: str, far: str, progress: Progress, workers: list[Watched]) -> None:
+        table, at = process_table.entries(), self._clock()
+        self._checked = at
+        progress.note_cpu(watched.cpu(workers, table), at)
+        lame = self._lame(table, at)
+        if lame:
+            raise StuckError(f"{lame}. Waited for {what}: {far}")
+        if progress.stuck(at):
+            still = f"nothing has moved for {progress.still(at):.0f} s ({far})"
+            raise StuckError(f"{self._told(workers, table)}. Waited for {what}: {still}")
 
     def check(self) -> None:
         """Check that no process that everything rests on is unable to work.

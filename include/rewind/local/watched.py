@@ -59,7 +59,8 @@ def told(watched: Watched, table: Mapping[int, Entry]) -> str:
     wrong = ill(watched, table) or ("" if there else "is gone")
     if not wrong:
         return f"{watched.name}, pid {watched.pids[0]}, lives{_quoted(watched)}"
-    return f"{watched.name}, {wrong}{_quoted(watched)}. {_cure(watched, table)}"
+    joint = ", " if wrong.startswith("pid ") else " "
+    return f"{watched.name}{joint}{wrong}{_quoted(watched)}. {_cure(watched, table)}"
 
 
 def _cure(watched: Watched, table: Mapping[int, Entry]) -> str:

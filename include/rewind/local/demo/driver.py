@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from rewind.control import leases, progress, streams
+from rewind.control import leases, progress, streams, supervise
 from rewind.control.leases import Holder
 from rewind.control.snapshot import snapshot
 from rewind.local.demo import check, visits
@@ -113,6 +113,9 @@ def _lease(world: World, job_id: str) -> tuple[Holder, int]:
 def _successor(world: World, job_id: str, token: int) -> Look[int]:
     with snapshot(world.settings.registry_url) as connection:
         found, stream = leases.read(connection, job_id), streams.needed(connection, job_id)
+    if stream.quarantined_at is not None:
+        log = supervise.log_folder(world.settings, job_id)
+        raise DemoError(f"{job_id} is quarantined: {stream.last_failure}. Its logs: {log}")
     fresh = found is not None and found.token > token and found.holder is not None and leases.alive(found.holder)
     far = f"{stream.starts} drivers were started, {stream.failures} have failed"
     return Look(found.token if found is not None and fresh else None, far, (stream.starts, stream.failures))

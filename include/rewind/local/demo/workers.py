@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rewind.control import leases, processes, step_lease, streams, supervise
+from rewind.control import leases, processes, step_lease, streams
 from rewind.control.leases import Lease
 from rewind.control.snapshot import snapshot
 from rewind.control.streams import Stream
@@ -66,12 +66,15 @@ def _driver(settings: Settings, stream: Stream, lease: Lease | None) -> Watched:
         launched = None if stream.launched is None else leases.Process(**stream.launched)
         lives = launched is not None and leases.process_of(launched.pid) == launched
         pids = (launched.pid,) if launched is not None and lives else ()
-    folder = supervise.log_folder(settings, stream.owner)
-    logs = (folder / "driver.log", folder / f"driver.{stream.starts}.out")
-    return Watched(f"driver of {stream.owner}", pids, logs)
+    return Watched(f"driver of {stream.owner}", pids, _newest(settings.home / "logs" / "streams" / stream.owner, "*"))
 
 
 def _task_logs(settings: Settings, mark: str) -> tuple[Path, ...]:
     step = mark.rpartition(".")[2]
-    found = (settings.home / "airflow" / "logs").glob(f"dag_id=*/run_id=*/task_id={step}/*.log")
-    return tuple(sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:1])
+    return _newest(settings.home / "airflow" / "logs", f"dag_id=*/run_id=*/task_id={step}/*")[:1]
+
+
+def _newest(folder: Path, pattern: str) -> tuple[Path, ...]:
+    """Return logs, the one that was written to last first: there stands what happened last."""
+    found = [path for path in folder.glob(pattern) if path.suffix in (".log", ".out") and path.stat().st_size]
+    return tuple(sorted(found, key=lambda path: path.stat().st_mtime, reverse=True))
