@@ -17,7 +17,7 @@ from rewind.core.errors import RetryError
 from rewind.local import process_table, watched
 from rewind.local.process_table import Entry
 from rewind.local.progress import CPU_SECONDS, Look
-from rewind.local.voice import TELL_SECONDS, Voice
+from rewind.local.voice import LINE_SECONDS, Voice
 from rewind.local.waiting import StuckError, Waiting
 from rewind.local.watched import Watched
 
@@ -160,7 +160,7 @@ def test_what_is_gone_fails_only_where_nobody_starts_another(make: Callable[...,
     moves: Callable[[], Look[bool]] = lambda: Look(clock.now >= 600 or None, marks=clock.now)  # noqa: E731
     assert make(Watched("driver", ())).until("it", moves, pause=10)
     with pytest.raises(StuckError, match=r"^broker is gone\. make up starts it again"):
-        make(Watched("broker", (), replaced=False, cure="make up starts it again")).until(
+        make(Watched("broker", (), replaced=False, hint="make up starts it again")).until(
             "it", lambda: Look(marks=clock.now), pause=10
         )
 
@@ -227,7 +227,7 @@ def test_without_a_terminal_a_line_says_what_is_waited_for_at_least_every_ten_se
     waits.until("the mirror", lambda: Look(clock.now >= 63 or None, marks=clock.now), pause=1)
     assert spoken.lines[0] == "waiting for a-g1 to catch up: 600 of 6,000 records, 6 s"
     times = [at for (at, count), (_, before) in zip(said[1:], said, strict=False) if count > before]
-    assert max(b - a for a, b in zip([0.0, *times], times, strict=False)) <= TELL_SECONDS + 2 + 2 < 10
+    assert max(b - a for a, b in zip([0.0, *times], times, strict=False)) <= LINE_SECONDS + 2 + 2 < 10
 
 
 def test_at_a_terminal_it_stands_in_the_live_display(clock: Clock) -> None:

@@ -83,8 +83,8 @@ class Process:
     @property
     def watched(self) -> Watched:
         """The process as one that a wait depends on: nobody starts it anew by itself."""
-        cure = "make up starts it again"
-        return Watched(self.name, (self.pid,) if self.alive else (), (Path(self.log),), replaced=False, cure=cure)
+        hint = "make up starts it again"
+        return Watched(self.name, (self.pid,) if self.alive else (), (Path(self.log),), replaced=False, hint=hint)
 
     def members(self) -> list[int]:
         """Return the pids of all that runs in its session, itself included."""

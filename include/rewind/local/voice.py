@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.status import Status
 
-TELL_SECONDS = 5.0
+LINE_SECONDS = 5.0
 """Who reads a log hears something every ten seconds at the latest: a look and the pause after it come on top."""
 
 
@@ -19,7 +19,7 @@ class Voice:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """Keep where to speak; the first line without a terminal comes after some seconds."""
         self.console = console
-        self._clock, self._told = clock, clock()
+        self._clock, self._printed = clock, clock()
         self._status: Status | None = None
 
     @contextmanager
@@ -40,15 +40,15 @@ class Voice:
             far: How far it is; empty when that is not known.
             seconds: For how long it has been waited for.
         """
-        self.tell(f"waiting for {what}: {far}{', ' if far else ''}{seconds:.0f} s")
+        self.show(f"waiting for {what}: {far}{', ' if far else ''}{seconds:.0f} s")
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Show a text in place, or print it if nothing was said for some seconds."""
         if self.console.is_terminal:
             if self._status is not None:
                 self._status.update(text)
-        elif self._clock() - self._told >= TELL_SECONDS:
-            self._told = self._clock()
+        elif self._clock() - self._printed >= LINE_SECONDS:
+            self._printed = self._clock()
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

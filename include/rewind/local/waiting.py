@@ -85,12 +85,12 @@ class Waiting:
         table, at = process_table.entries(), self._clock()
         self._checked = at
         progress.note_cpu(watched.cpu(workers, table), at)
-        lame = self._lame(table, at)
-        if lame:
-            raise StuckError(f"{lame}. Waited for {what}: {far}")
+        unable = self._unable(table, at)
+        if unable:
+            raise StuckError(f"{unable}. Waited for {what}: {far}")
         if progress.stuck(at):
             still = f"nothing has moved for {progress.still(at):.0f} s ({far})"
-            raise StuckError(f"{self._told(workers, table)}. Waited for {what}: {still}")
+            raise StuckError(f"{self._report(workers, table)}. Waited for {what}: {still}")
 
     def check(self) -> None:
         """Check that no process that everything rests on is unable to work.
@@ -99,21 +99,21 @@ class Waiting:
             StuckError: One is.
         """
         table = process_table.entries()
-        ill = [one for one in self._rests_on() if watched.ill(one, table)]
-        if ill:
-            raise StuckError(watched.told(ill[0], table))
+        unable = [one for one in self._rests_on() if watched.problem(one, table)]
+        if unable:
+            raise StuckError(watched.report(unable[0], table))
 
-    def _lame(self, table: dict[int, Entry], at: float) -> str:
+    def _unable(self, table: dict[int, Entry], at: float) -> str:
         rests_on = {one.name: one for one in self._rests_on()}
-        ill = [name for name, one in rests_on.items() if watched.ill(one, table)]
-        lasting = self._standstills.note(ill, at)
-        return watched.told(rests_on[lasting[0]], table) if lasting else ""
+        unable = [name for name, one in rests_on.items() if watched.problem(one, table)]
+        lasting = self._standstills.note(unable, at)
+        return watched.report(rests_on[lasting[0]], table) if lasting else ""
 
-    def _told(self, workers: Iterable[Watched], table: dict[int, Entry]) -> str:
+    def _report(self, workers: Iterable[Watched], table: dict[int, Entry]) -> str:
         known = [*self._rests_on(), *workers]
-        ill = [one for one in known if watched.ill(one, table)]
-        told = [text for one in ill or workers if (text := watched.told(one, table))]
-        return "; ".join(told) or "no process works on it: look at make logs NAME=scheduler"
+        unable = [one for one in known if watched.problem(one, table)]
+        reports = [text for one in unable or workers if (text := watched.report(one, table))]
+        return "; ".join(reports) or "no process works on it: look at make logs NAME=scheduler"
 
 
 def _looked(look: Callable[[], Look[T]], before: Look[T]) -> Look[T]:

@@ -24,17 +24,17 @@ class Watched:
         pids: Its processes; empty when it is gone.
         logs: Where it writes, the likeliest place of an error first.
         replaced: Whether somebody starts another one when it is gone.
-        cure: What to do when it is gone.
+        hint: What to do when it is gone.
     """
 
     name: str
     pids: tuple[int, ...]
     logs: tuple[Path, ...] = ()
     replaced: bool = True
-    cure: str = "Airflow starts another one: make logs NAME=scheduler shows whether it does"
+    hint: str = "Airflow starts another one: make logs NAME=scheduler shows whether it does"
 
 
-def ill(watched: Watched, table: Mapping[int, Entry]) -> str:
+def problem(watched: Watched, table: Mapping[int, Entry]) -> str:
     """Return why a process is not able to work, as it goes on from its name; empty when it is, or will be replaced."""
     found = process_table.trees(table, watched.pids)
     stopped = next((e for e in found if e.state in STOPPED), None)
@@ -53,19 +53,19 @@ def cpu(watched: Iterable[Watched], table: Mapping[int, Entry]) -> dict[Hashable
     return {(entry.pid, entry.started): entry.cpu for entry in found}
 
 
-def told(watched: Watched, table: Mapping[int, Entry]) -> str:
+def report(watched: Watched, table: Mapping[int, Entry]) -> str:
     """Return in one line how a process is, what its log says last, and what to do."""
     there = any(entry.state not in ENDED for entry in process_table.trees(table, watched.pids))
-    wrong = ill(watched, table) or ("" if there else "is gone")
+    wrong = problem(watched, table) or ("" if there else "is gone")
     if not wrong:
         return f"{watched.name}, pid {watched.pids[0]}, lives{_quoted(watched)}"
     joint = ", " if wrong.startswith("pid ") else " "
-    return f"{watched.name}{joint}{wrong}{_quoted(watched)}. {_cure(watched, table)}"
+    return f"{watched.name}{joint}{wrong}{_quoted(watched)}. {_hint(watched, table)}"
 
 
-def _cure(watched: Watched, table: Mapping[int, Entry]) -> str:
+def _hint(watched: Watched, table: Mapping[int, Entry]) -> str:
     stopped = [e.pid for e in process_table.trees(table, watched.pids) if e.state in STOPPED]
-    return f"Continue it: kill -CONT {' '.join(map(str, stopped))}" if stopped else watched.cure
+    return f"Continue it: kill -CONT {' '.join(map(str, stopped))}" if stopped else watched.hint
 
 
 def _quoted(watched: Watched) -> str:

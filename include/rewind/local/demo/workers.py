@@ -22,7 +22,7 @@ Belongs = Callable[[str], bool]
 def all_of(settings: Settings, belongs: Belongs) -> list[Watched]:
     """Return every process without which the demo cannot go on.
 
-    Whoever is started by another one of them comes before it: what is wrong is told of the first that shows it.
+    Whoever is started by another one of them comes before it: a problem is reported for the first that shows it.
     """
     members = [local.load(name, settings.home / "stack") for name in stack.NAMES]
     started = [*submits(settings), *drivers(settings, belongs), *guests(settings)]
@@ -30,7 +30,7 @@ def all_of(settings: Settings, belongs: Belongs) -> list[Watched]:
 
 
 def guests(settings: Settings) -> list[Watched]:
-    """Return the producer; one that has ended is told of by its own file of state."""
+    """Return the producer; its own file of state tells that it has ended."""
     process = local.load("producer", settings.home / "demo" / "processes")
     if process is None or not process.alive:
         return []
