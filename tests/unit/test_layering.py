@@ -20,6 +20,7 @@ LAYERS = {
     "adapters": {"core", "control", "transforms"},
     "steps": {"core", "control", "transforms", "adapters"},
     "web": {"core", "control"},
+    "parsing": {"core"},
     "local": {"core", "control", "cli"},
     "cli": {"core", "control", "local"},
 }
@@ -30,6 +31,7 @@ OTHERS = {
     "core": set(),
     "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "jinja2", "kafka"},
     "transforms": {"pyspark"},
+    "parsing": {"airflow", "sqlalchemy"},
     "web": {"sqlalchemy", "fastapi", "starlette", "pydantic", "httpx"},
 }
 FORBIDDEN = {
