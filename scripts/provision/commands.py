@@ -108,5 +108,6 @@ def _wait(child: subprocess.Popen[bytes]) -> int | None:
 
 
 def _pass_on(printed: TextIO, watch: Callable[[str], None] | None) -> None:
-    for line in printed.readlines() if watch else ():
-        watch(line.strip())
+    if watch:
+        for line in printed:
+            watch(line.strip())

@@ -1,4 +1,4 @@
-"""What set-up is doing, how far it is, what is left: at a terminal a line that moves, elsewhere and in the log lines."""
+"""What is being done, how far it is, what is left: a line that moves at a terminal, else lines; and a log."""
 
 from __future__ import annotations
 
