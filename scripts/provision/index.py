@@ -6,9 +6,9 @@ the one holds for the other, unless that has a setting of its own.
 
 from __future__ import annotations
 
-import ast
+import configparser
 import os
-import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,17 +18,17 @@ _OWN_INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_UR
 _NO = ("", "0", "false", "no", "off")
 
 
-def pip_settings(python: Path) -> dict[str, str]:
+def pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what pip goes by when it installs, by option: variables before `[install]` before `[global]`."""
-    command = [str(python), "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    pairs = [line.partition("=")[::2] for line in listed.splitlines() if "=" in line]
+    parser = configparser.RawConfigParser()
+    chosen = environment.get("PIP_CONFIG_FILE")
+    # The last one wins, as with pip; null device: no file at all.
+    parser.read([] if chosen == os.devnull else [*_pip_files(environment), *([chosen] if chosen else [])])
     found: dict[str, str] = {}
-    for section in ("global.", "install.", ":env:."):
-        found |= {
-            key.removeprefix(section): str(ast.literal_eval(value)) for key, value in pairs if key.startswith(section)
-        }
-    return found
+    for section in ("global", "install"):
+        found |= dict(parser.items(section)) if parser.has_section(section) else {}
+    named = {key[4:].lower(): value for key, value in environment.items() if key.startswith("PIP_") and value}
+    return {key.replace("_", "-"): value for key, value in (found | named).items()}
 
 
 def for_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -41,7 +41,7 @@ def for_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str,
 def for_uv(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that uv needs beside its own settings."""
     wanted = {
-        "SSL_CERT_FILE": pip.get("cert"),
+        "SSL_CERT_FILE": pip.get("cert") or environment.get("REQUESTS_CA_BUNDLE"),
         "SSL_CLIENT_CERT": pip.get("client-cert"),
         "UV_HTTP_TIMEOUT": pip.get("timeout") or pip.get("default-timeout"),
         "UV_INSECURE_HOST": _listed(pip.get("trusted-host"), " "),
@@ -66,14 +66,27 @@ def uv_options(pip: Mapping[str, str]) -> list[str]:
 
 def uv_file(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of the user's or the system's `uv.toml`, with those of its `[pip]`."""
-    folder = Path(environment.get("XDG_CONFIG_HOME") or Path(os.path.expanduser("~"), ".config"))  # noqa: PTH111
     chosen = environment.get("UV_CONFIG_FILE")
-    for path in [Path(chosen)] if chosen else [folder / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]:
+    for path in [Path(chosen)] if chosen else [_config(environment) / "uv" / "uv.toml", Path("/etc/uv/uv.toml")]:
         if path.is_file():
             settings = tomllib.loads(path.read_text())
             pip: dict[str, Any] = settings.get("pip", {})
             return settings | pip
     return {}
+
+
+def _pip_files(environment: Mapping[str, str]) -> list[Path]:
+    home = Path(environment.get("HOME", "~")).expanduser()
+    mac = home / "Library" / "Application Support" / "pip"
+    own = mac if sys.platform == "darwin" and mac.is_dir() else _config(environment) / "pip"
+    shared = [Path(folder, "pip") for folder in environment.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")]
+    folders = [*shared, Path("/Library/Application Support/pip"), Path("/etc"), home / ".pip", own, Path(sys.prefix)]
+    return [folder / "pip.conf" for folder in folders]
+
+
+def _config(environment: Mapping[str, str]) -> Path:
+    home = Path(environment.get("HOME", "~")).expanduser()
+    return Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
 
 
 def _default(settings: Mapping[str, Any]) -> str:

@@ -123,14 +123,18 @@ def _retrieve(conf: str, java: Path, ivy: Path, board: Board) -> Path:
     pattern = f"{made}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
     command = [str(java / "bin" / "java"), *FRUGAL, *proxies(), "-jar", str(ivy), "-warn", "-ivy", str(JAR_MODULES)]
     command += ["-cache", str(CACHE), "-confs", conf, "-retrieve", pattern]
-    earlier, count = sum(len(listed(other)) for other in CONFS[: CONFS.index(conf)]), len(listed(conf))
-
-    def tick(_: int) -> None:
-        done = max(0, min(count, sum(1 for _ in CACHE.glob("*/*/*/*.jar")) - earlier))
-        board.show(STEPS[conf], f"{done} of {count}", done / max(count, 1))
-
-    commands.run(command, STEPS[conf], tick=tick, rooms=[JARS])
+    commands.run(command, STEPS[conf], tick=lambda _: _show(conf, board), rooms=[JARS])
     return made
+
+
+def _show(conf: str, board: Board) -> None:
+    """Show how far Ivy is: it first reads the description of each module, then fetches the jars."""
+    earlier, count = sum(len(listed(other)) for other in CONFS[: CONFS.index(conf)]), len(listed(conf))
+    described, fetched = (
+        max(0, min(count, sum(1 for _ in CACHE.glob(files)) - earlier)) for files in ("*/*/ivy-*.xml", "*/*/*/*.jar")
+    )
+    doing = f"{fetched} of {count}" if fetched else f"{described} of {count} described"
+    board.show(STEPS[conf], doing, (described + fetched) / max(1, 2 * count))
 
 
 def _difference(name: str, wanted: Mapping[str, str], present: Mapping[str, str]) -> str:

@@ -102,7 +102,7 @@ def _missing(lock: Path, java: Path, *, relock: bool) -> list[str]:
     """Return the names of the steps that there is work for."""
     packages, confs = environment.is_right(lock), [conf for conf in jars.CONFS if relock or not jars.is_right(conf)]
     steps = {
-        uv.STEP: relock or not (packages or uv.is_there()),
+        uv.STEP: (relock or not packages) and not uv.program().exists(),
         locks.STEP: relock,
         environment.STEP: relock or not packages,
         **{name: conf in confs for conf, name in jars.STEPS.items()},
