@@ -43,7 +43,8 @@ def ensure(java: Path, board: Board) -> None:
         folder.mkdir()
         STAMP.unlink(missing_ok=True)
         made = folder / jvm.ARCHIVE
-        submit(java, f'"-XX:ArchiveClassesAtExit={made}"', [str(folder)], board)
+        # With the first compiler alone: the archive is the same, and the second would never pay here.
+        submit(java, f'-XX:TieredStopAtLevel=1 "-XX:ArchiveClassesAtExit={made}"', [str(folder)], board)
         # Proved by a real submit: a class path that differs from the training's disables an archive silently.
         submit(java, f"{jvm.driver_java_options(folder, short=True)} -Xshare:on", ["--prove"], board)
         made.replace(ARCHIVE)
