@@ -49,23 +49,23 @@ def ensure(lock: Path, uv: Uv, board: Board, built: Callable[[str, str], None]) 
 def mend() -> None:
     """Forget what a killed set-up installed in part: uv goes by these folders, and installs it again."""
     for info in VENV.glob("lib/python*/site-packages/*.dist-info"):
-        if not _is_whole(info):
+        if not is_complete(info):
             shutil.rmtree(info)
 
 
-def cache(uv: Uv) -> Path:
-    """Return the folder in which uv keeps what it fetched."""
-    command = [str(uv.program), "cache", "dir"]
-    return Path(subprocess.run(command, env=uv.environment, capture_output=True, text=True, check=True).stdout.strip())
-
-
-def _is_whole(info: Path) -> bool:
+def is_complete(info: Path) -> bool:
     """Tell whether a package is installed to its end: the installer's name is added to its record last."""
     try:
         files = [row[0] for row in csv.reader((info / "RECORD").read_text().splitlines()) if row]
     except OSError:
         return False
     return f"{info.name}/INSTALLER" in files and all((info.parent / file).exists() for file in files)
+
+
+def cache(uv: Uv) -> Path:
+    """Return the folder in which uv keeps what it fetched."""
+    command = [str(uv.program), "cache", "dir"]
+    return Path(subprocess.run(command, env=uv.environment, capture_output=True, text=True, check=True).stdout.strip())
 
 
 def _ensure_python(uv: Uv) -> None:
