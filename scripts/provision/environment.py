@@ -87,11 +87,11 @@ def _version(python: Path) -> tuple[int, ...] | None:
 def _sync(lock: Path, uv: Uv, board: Board, built: Callable[[str, str], None]) -> None:
     command = [str(uv.program), "pip", "sync", *uv.options, *BUILD_OPTIONS, "--require-hashes"]
     command += ["--build-constraints", str(SETUP_LOCK), "--python", str(VENV / "bin" / "python"), str(lock)]
-    watch = _Watch(board, built)
+    watch = Watch(board, built)
     commands.run(command, STEP, environment=uv.environment, watch=watch.line, tick=watch.tick, rooms=[cache(uv)])
 
 
-class _Watch:
+class Watch:
     """How far uv is, by the lines it prints for large downloads and builds."""
 
     def __init__(self, board: Board, built: Callable[[str, str], None]) -> None:

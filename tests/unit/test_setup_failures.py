@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from provision import failures
 
+from tests.workshop import wait_for
+
 HASH_MISMATCH = """Using Python 3.11.7 environment at: .venv
 Resolved 181 packages in 106ms
 error: Failed to download and build `pyspark-client==4.2.0`
@@ -228,3 +230,23 @@ def test_a_module_that_is_not_served_is_named() -> None:
         "jars for Kafka: the repository has no org.apache.kafka#kafka-tools;4.2.0. "
         "Correct jars.xml, or choose another mirror"
     )
+
+
+def test_a_set_up_waits_for_what_a_killed_one_has_started(checkout: Checkout) -> None:
+    told, go = checkout.folder / "told", checkout.folder / "go"
+    installs = f'echo begun >> "{told}"; while [ ! -e "{go}" ]; do sleep 0.05; done; echo ended >> "{told}"; exit 3'
+    checkout.serve_uv(f'[ "$1 $2" != "pip sync" ] || {{ {installs}; }}; echo "{checkout.home}"')
+    command = [sys.executable, str(checkout.folder / "scripts" / "setup.py")]
+    with subprocess.Popen(command, env=checkout.environment) as killed:
+        wait_for("uv", told.exists, 60)
+        killed.kill()
+    with subprocess.Popen(command, env=checkout.environment, stdout=subprocess.PIPE, text=True) as second:
+        assert second.stdout is not None
+        assert second.stdout.readline() == (
+            "setup: another set-up runs, or what a killed one had started: waiting for its end\n"
+        )
+        assert told.read_text() == "begun\n"
+        go.touch()
+        second.stdout.read()
+    assert second.returncode == 1
+    assert told.read_text() == "begun\nended\nbegun\nended\n"
