@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.workshop import wait_for
+from tests.support.workshop import wait_for
 
 from rewind.local import stack
 from rewind.local.stack import Stack

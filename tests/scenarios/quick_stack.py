@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
-from tests.workshop import wait_for
+from tests.support.workshop import wait_for
 
 from rewind.control import leases, pointer
 from rewind.control.leases import Holder
