@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rewind.control import jvm
 from tests.workshop import wait_for
+
+from rewind.control import jvm
 
 CONFS = ("spark", "kafka")
 PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")

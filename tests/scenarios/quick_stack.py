@@ -14,7 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
+<<<<<<< HEAD
 from tests.support.workshop import wait_for
+=======
+>>>>>>> accept
 
 from rewind.control import leases, pointer
 from rewind.control.leases import Holder
@@ -22,6 +25,7 @@ from rewind.control.snapshot import snapshot
 from rewind.core.errors import RewindError
 from rewind.local import stack
 from rewind.local.stack import Stack
+from tests.support.workshop import wait_for
 
 BURN = "while True: pass"
 
