@@ -10,10 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-<<<<<<< HEAD
-from tests.support.workshop import wait_for
-=======
->>>>>>> accept
 
 from rewind.local import stack
 from rewind.local.stack import Stack

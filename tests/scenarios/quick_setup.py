@@ -16,9 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.workshop import wait_for
-
 from rewind.control import jvm
+from tests.support.workshop import wait_for
 
 CONFS = ("spark", "kafka")
 PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")

@@ -14,10 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
-<<<<<<< HEAD
-from tests.support.workshop import wait_for
-=======
->>>>>>> accept
 
 from rewind.control import leases, pointer
 from rewind.control.leases import Holder

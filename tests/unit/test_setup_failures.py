@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from provision import failures
-from tests.workshop import wait_for
+
+from tests.support.workshop import wait_for
 
 HASH_MISMATCH = """Using Python 3.11.7 environment at: .venv
 Resolved 181 packages in 106ms
