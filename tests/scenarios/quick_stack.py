@@ -98,7 +98,7 @@ class Demo:
     def _read(self) -> None:
         """Take down what it says, with the time of each line."""
         assert self.process.stdout is not None
-        with self.log.open("wb") as log:
+        with self.log.open("wb", buffering=0) as log:
             for line in self.process.stdout:
                 log.write(line)
                 self.lines.append(line.decode(errors="replace").rstrip())
