@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 import shutil
@@ -11,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from provision import commands
-from provision.places import SETUP_LOCK, VENV, base_python, digest, read
+from provision.failures import SetupError
+from provision.places import LOGS, SETUP_LOCK, VENV, base_python, digest, read
 from provision.progress import Board
 from provision.uv import Uv
 
@@ -85,10 +87,34 @@ def _version(python: Path) -> tuple[int, ...] | None:
 
 
 def _sync(lock: Path, uv: Uv, board: Board, built: Callable[[str, str], None]) -> None:
-    command = [str(uv.program), "pip", "sync", *uv.options, *BUILD_OPTIONS, "--require-hashes"]
-    command += ["--build-constraints", str(SETUP_LOCK), "--python", str(VENV / "bin" / "python"), str(lock)]
-    watch = Watch(board, built)
-    commands.run(command, STEP, environment=uv.environment, watch=watch.line, tick=watch.tick, rooms=[cache(uv)])
+    where, watch = cache(uv), Watch(board, built)
+    options = [*uv.options, *BUILD_OPTIONS, "--require-hashes", "--build-constraints", str(SETUP_LOCK)]
+    options += ["--python", str(VENV / "bin" / "python")]
+
+    def run(*verb: str, source: Path) -> None:
+        command = [str(uv.program), "pip", *verb, *options, str(source)]
+        commands.run(command, STEP, environment=uv.environment, watch=watch.line, tick=watch.tick, rooms=[where])
+
+    if left := unbuilt(lock, where):
+        # A source that was fetched and not built, by a set-up that was killed: where a server names no lifetime for its
+        # files, uv would fetch it again, unless it may not. What fails here is done, or told, by what follows.
+        source = LOGS / "unbuilt.txt"
+        source.write_text("\n".join(left))
+        with contextlib.suppress(SetupError):
+            run("install", "--offline", "--no-deps", "--requirements", source=source)
+    run("sync", source=lock)
+
+
+def unbuilt(lock: Path, where: Path) -> list[str]:
+    """Return the requirements of a lock whose source is in uv's cache without a wheel made of it."""
+    pinned = re.findall(r"^(([\w.-]+)==(\S+)(?:.*\\\n)(?: +--hash=\S+(?: \\)?\n)+)", lock.read_text(), re.MULTILINE)
+    return [text for text, name, release in pinned if _is_unbuilt(where, f"{name}/{release}")]
+
+
+def _is_unbuilt(where: Path, name: str) -> bool:
+    made = [folder for kind in ("*", "index/*") for folder in where.glob(f"sdists-v*/{kind}/{name}/*/")]
+    wheels = [wheel for folder in made for pattern in ("*.whl", "*/*.whl") for wheel in folder.glob(pattern)]
+    return any((folder / "src").is_dir() for folder in made) and not wheels
 
 
 class Watch:

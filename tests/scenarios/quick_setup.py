@@ -235,7 +235,7 @@ def killed_five_times(project: Path, folder: Path) -> dict[str, object]:
 def fetched(made: Clone) -> dict[Path, tuple[int, int]]:
     """Return what is complete in the caches, with inode and time of change: fetched again it would have others."""
     uv, ivy = made.uv_cache, made.state / "ivy"
-    packages = [*uv.glob("archive-v*/*/*.dist-info/METADATA"), *uv.glob("sdists-v*/*/*/*/revision.*")]
+    packages = [*uv.glob("archive-v*/*/*.dist-info/METADATA"), *uv.glob("sdists-v*/*/*/*/*/src/setup.py")]
     jars = [*ivy.glob("*/*/*/*.jar"), *ivy.glob("*/*/ivy-*.xml")]
     tools = list(made.state.glob("tools/*/bin/uv"))
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in [*packages, *jars, *tools]}
@@ -244,7 +244,8 @@ def fetched(made: Clone) -> dict[Path, tuple[int, int]]:
 def check_kept(complete: dict[Path, tuple[int, int]], made: Clone) -> None:
     """Check that all that was complete still is, untouched."""
     now = fetched(made)
-    assert {path: now.get(path) for path in complete} == complete
+    changed = {str(path): (seen, now.get(path)) for path, seen in complete.items() if now.get(path) != seen}
+    assert not changed, changed
 
 
 def fetched_twice(made: Clone) -> list[str]:

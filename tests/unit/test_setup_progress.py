@@ -130,3 +130,19 @@ def test_a_package_that_was_installed_in_part_is_forgotten(tmp_path: Path, monke
     environment.mend()
 
     assert [info.exists() for info in (complete, unfinished, lacking, unrecorded)] == [True, False, False, False]
+
+
+def test_a_source_that_was_fetched_and_not_built_is_found(tmp_path: Path) -> None:
+    lock, cache = tmp_path / "lock.txt", tmp_path / "cache" / "sdists-v11" / "pypi"
+    entries = [
+        f"{name}==1.0 \\\n    --hash=sha256:a{name} \\\n    --hash=sha256:b\n" for name in ("one", "two", "three")
+    ]
+    lock.write_text("# by make lock\n" + "    # via somebody\n".join(entries))
+    for name, wheel in (("one", ""), ("two", "1/two.whl"), ("three", "three.whl")):
+        made = cache / name / "1.0" / "id"
+        (made / "src").mkdir(parents=True)
+        if wheel:
+            (made / wheel).parent.mkdir(exist_ok=True)
+            (made / wheel).touch()
+
+    assert environment.unbuilt(lock, tmp_path / "cache") == [entries[0]]
