@@ -11,7 +11,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down status logs demo test accept lint format lock clean
+.PHONY: help setup up down status logs demo test mutants accept lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: setup ## rewind a running pipeline from start to collected garbage, under 
 
 test: lint ## check the code and run all tests but the acceptance tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/stage tests/process tests/contract tests/spark tests/dags tests/unit $(ARGS)
+
+mutants: setup ## plant faults one at a time: a test must notice each (ARGS="--only <part of a name>")
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 accept: setup ## run one acceptance test: WHAT=<word>
 	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }

@@ -33,14 +33,16 @@ def digest(root: Path, names: Sequence[str]) -> str:
 
 
 def copy(root: Path, to: Path) -> Path:
-    """Copy a checkout as it is on disk, with links to its environment; return the copy."""
+    """Copy a checkout as it is on disk, with links to what set-up made; return the copy."""
     shutil.rmtree(to, ignore_errors=True)
     for name in files(root):
         target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / name, target)
-    if (root / ".venv").exists():
-        (to / ".venv").symlink_to((root / ".venv").resolve())
+    for name in (".venv", ".rewind/jars"):
+        if (root / name).exists():
+            (to / name).parent.mkdir(exist_ok=True)
+            (to / name).symlink_to((root / name).resolve())
     return to
 
 
