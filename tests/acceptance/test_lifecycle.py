@@ -21,13 +21,12 @@ from rewind.control.database import transaction
 from rewind.local import processes
 from rewind.local.demo.driver import living_drivers
 from tests.process.test_frozen import test_edits_reach_no_generation_and_a_changed_bundle_is_refused
-from tests.process.test_mirror import (
-    compaction_figures,
-    kill_and_compare,
+from tests.scenarios.mirroring import compaction_figures, kill_and_compare
+from tests.stage.test_lifecycle import visit
+from tests.steps.test_mirror import (
     test_a_paused_and_throttled_backfill_resumes,
     test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint,
 )
-from tests.stage.test_lifecycle import visit
 from tests.support.stage import Stage
 from tests.support.workshop import Workshop, wait_for
 

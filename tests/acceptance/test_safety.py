@@ -19,7 +19,6 @@ from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
 from tests.mutants.fault import Fault
 from tests.mutants.here import OF_THE_MACHINE, planted_here
-from tests.process.test_mirror import mirror_digests, topic_digests
 from tests.scenarios import (
     airflow_cases,
     airflow_faults,
@@ -35,6 +34,7 @@ from tests.scenarios.airflow_life import UPPER, live_once, visit
 from tests.scenarios.crashes import HALF_DONE, Life, check
 from tests.scenarios.hostile import Land, race
 from tests.scenarios.machine import REACHED, Lifecycle
+from tests.scenarios.mirroring import mirror_digests, topic_digests
 from tests.scenarios.observed import rolled_back_by_itself
 from tests.scenarios.races import pointer_race, start_race
 from tests.support import postgres, standalone

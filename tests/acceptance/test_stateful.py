@@ -17,7 +17,6 @@ from rewind.control.publications import Counts
 from rewind.core.settings import Settings
 from rewind.steps.logic import empty_stream
 from rewind.transforms import parsing
-from tests.process import test_seed_003, test_shared_output, test_stateful, test_window_repair
 from tests.scenarios import cut_cases, handover, histories
 from tests.scenarios.state_life import live_with_state
 from tests.spark import (
@@ -42,6 +41,7 @@ from tests.spark.test_source_swap import (  # noqa: F401 - the third line of the
     test_4_a_commit_of_several_files_is_refused_and_so_is_a_batch_within_one,
 )
 from tests.spark.test_state_compared import jobs, mirrored  # noqa: F401 - two jobs, and what the mirror holds
+from tests.steps import test_seed_003, test_shared_output, test_stateful, test_window_repair
 from tests.support import fakes
 from tests.support.cuts import Job
 from tests.support.ground import ground

@@ -31,6 +31,7 @@ def session(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -25,9 +25,9 @@ from rewind.core.world import Generation
 from rewind.steps import share
 from rewind.steps.publish import Publisher
 from rewind.transforms import merging
-from tests.process.test_stateful import produce, visits
 from tests.scenarios import histories
 from tests.scenarios.histories import Write
+from tests.steps.test_stateful import produce, visits
 from tests.support import fakes
 from tests.support.workshop import Workshop, wait_for
 
