@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -70,18 +70,25 @@ def _write(path: Path, text: str) -> None:
         compiled.unlink()
 
 
+Pytest = Callable[[Path, Sequence[str], Mapping[str, str], Path, float], int | None]
+"""Runs pytest in a copy: its arguments, environment, log, and the seconds that it may take; returns its exit code."""
+# Random examples would make a fault noticed by luck.
+OPTIONS = ("-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-q", "--hypothesis-seed=0")
+
+
 def pytest_in(
     copied: Path, arguments: Sequence[str], environment: Mapping[str, str], log: Path, timeout: float
 ) -> int | None:
     """Run pytest in a copy and return its exit code; None when it was ended for taking too long."""
-    command = [sys.executable, "-m", "pytest", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-q"]
     with log.open("w") as output:
         running = subprocess.Popen(
-            # Random examples would make a fault noticed by luck.
-            [*command, "--hypothesis-seed=0", *arguments],
-            cwd=copied, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            [sys.executable, "-m", "pytest", *OPTIONS, *arguments],
+            cwd=copied,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
             env=os.environ | dict(environment),
-        )  # fmt: skip
+        )
         try:
             return running.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -29,6 +29,8 @@ def _coverage() -> Any:
 
     os.environ[CONTEXT] = ""
     measured = coverage.Coverage(config_file=os.environ[CONFIG])
+    # For drivers, which end so and fork; what pytest itself forks is not measured twice.
+    measured.set_option("run:patch", [])
     measured.start()
     return measured
 

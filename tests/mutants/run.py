@@ -14,6 +14,7 @@ from tests.mutants import copies, coverage_map, trial
 from tests.mutants.coverage_map import Store
 from tests.mutants.fault import Fault, UnfitError, changed
 from tests.mutants.trial import Results, Verdict
+from tests.mutants.warm import Warm
 
 
 class Run:
@@ -36,6 +37,7 @@ class Run:
         self.workers = workers
         self.began = time.monotonic()
         self.idle: queue.Queue[Path] = queue.Queue()
+        self.warm: queue.Queue[Warm] = queue.Queue()
 
     def measure(self) -> None:
         """Measure the test files that have changed, or all of them when the code has."""
@@ -53,14 +55,22 @@ class Run:
         """Plant each fault that has no verdict yet; return all verdicts."""
         known = self.store.load(self.test_files)
         open_ones = [fault for fault in faults if self.results.kept(fault, self.test_files) is None]
+        for _ in range(self.workers if open_ones else 0):
+            self.warm.put(Warm())
         self._work("", open_ones, lambda copied, fault: self._judge(copied, fault, known))
+        while not self.warm.empty():
+            self.warm.get().close()
         kept = {fault.name: self.results.kept(fault, self.test_files) for fault in faults}
         return {name: verdict for name, verdict in kept.items() if verdict is not None}
 
     def _judge(self, copied: Path, fault: Fault, known: coverage_map.Map) -> str:
         began = time.monotonic()
         tests = trial.chosen(self.root, fault, known)
-        verdict = trial.run(copied, fault, tests, self.folder / "logs")
+        warm = self.warm.get_nowait()
+        try:
+            verdict = trial.run(copied, fault, tests, self.folder / "logs", warm.pytest)
+        finally:
+            self.warm.put(warm)
         verdict = replace(verdict, seconds=round(time.monotonic() - began, 1))
         self.results.keep(copied, fault, verdict, self.test_files)
         return f"{verdict.outcome:8} {fault.name} {verdict.seconds:.0f}s {verdict.test or verdict.why}"

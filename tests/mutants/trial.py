@@ -62,7 +62,9 @@ def chosen(root: Path, fault: Fault, known: Map) -> list[Test]:
     return found
 
 
-def run(copied: Path, fault: Fault, tests: Sequence[Test], work: Path) -> Verdict:
+def run(
+    copied: Path, fault: Fault, tests: Sequence[Test], work: Path, pytest_in: copies.Pytest = copies.pytest_in
+) -> Verdict:
     """Plant a fault in a copy and run tests up to the first that fails."""
     work.mkdir(parents=True, exist_ok=True)
     notes, log, arguments = work / f"{fault.name}.notes", work / f"{fault.name}.log", work / f"{fault.name}.tests"
@@ -72,7 +74,7 @@ def run(copied: Path, fault: Fault, tests: Sequence[Test], work: Path) -> Verdic
     try:
         with copies.planted(copied, fault):
             environment = {plugin.NOTES: str(notes)}
-            code = copies.pytest_in(copied, ["-x", f"@{arguments}"], environment, log, limit) if tests else 0
+            code = pytest_in(copied, ["-x", f"@{arguments}"], environment, log, limit) if tests else 0
     except UnfitError as error:
         return Verdict(fault.name, ERROR, why=str(error))
     return _judged(fault, code, notes, tests, f"pytest: {code}, see {log}")

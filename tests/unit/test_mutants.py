@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import copies, table, trial
+from tests.mutants import coverage_map, table, trial
 from tests.mutants.catalogue import FAULTS
 from tests.mutants.coverage_map import Map, Test
 from tests.mutants.fault import COMPARISON, GUARD, Fault, UnfitError, changed, locate
@@ -90,7 +90,8 @@ def test_faults_are_given_to_the_tests_that_run_through_them_and_a_run_goes_on(c
     assert f"left out as they fail without any fault: {FILE}::test_that_fails_anyway" in capsys.readouterr().out
     assert (checkout / "include/rewind/core/rule.py").read_text() == RULE
 
-    monkeypatch.setattr(copies, "pytest_in", lambda *_: pytest.fail("all is known already"))
+    monkeypatch.setattr(coverage_map, "measure", lambda *_: pytest.fail("all is measured already"))
+    monkeypatch.setattr(trial, "run", lambda *_: pytest.fail("all is known already"))
     again = Run(checkout, ["tests/unit"], workers=1)
     again.measure()
     assert again.judge([LOST, EQUAL]) == verdicts
