@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +19,24 @@ import pytest
 
 NOTES, CONFIG, CONTEXT = "REWIND_MUTANTS_NOTES", "REWIND_MUTANTS_COVERAGE", "REWIND_MUTANTS_CONTEXT"
 
+_OWN = tuple(Path(os.path.realpath(place)) for place in (tempfile.gettempdir(), Path.cwd()))
+"""Where a planted fault may delete: temporary folders, and the copy that it is planted in."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    sys.addaudithook(_refuse_deletions_elsewhere)
     config.pluginmanager.register(_Notes(Path(os.environ[NOTES]), _coverage()))
+
+
+def _refuse_deletions_elsewhere(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what a planted fault may want to delete of the machine that it runs on.
+
+    A guard of a deletion that is missing is what is planted here: the test that notices it must not cost a home.
+    """
+    if event == "shutil.rmtree":
+        path = Path(os.path.realpath(os.fsdecode(arguments[0])))
+        if not any(path.is_relative_to(place) and path != place for place in _OWN):
+            raise PermissionError(f"a planted fault wanted to delete {path}")
 
 
 def _coverage() -> Any:

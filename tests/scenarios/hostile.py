@@ -59,7 +59,6 @@ class Land:
         groups = [("group", name, None) for name in (SIBLING, LIVE, "payroll-readers", f"{JOB}*")]
         folders = [
             *(f"{root}/{name}" for name in (SIBLING, LIVE, f"{JOB}/../{SIBLING}", "..", "../outside", "")),
-            "/",
             str(self.outside),
             str(self.link),
         ]

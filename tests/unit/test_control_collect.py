@@ -211,11 +211,15 @@ def test_a_folder_that_became_a_link_is_refused_and_what_it_leads_to_stays(setti
         ("topic", "visits_converted-g2"),
         ("topic", "visits_converted-g.*"),
         ("group", "visits_converter-g2"),
-        ("folder", "/"),
+        # A path of the test's own: a guard that is missing must cost no more than that.
+        ("folder", "{outside}"),
         ("table", "visits"),
     ],
 )
 def test_a_name_that_is_another_ones_is_refused_though_the_manifest_lists_it(settings, broker, folder, kind, name):
+    outside = settings.home.parent / "outside"
+    outside.mkdir()
+    name = name.format(outside=outside)
     owned(settings, broker)
     with transaction(settings.registry_url) as connection:
         manifest.name(connection, JOB, kind, name)
@@ -225,7 +229,23 @@ def test_a_name_that_is_another_ones_is_refused_though_the_manifest_lists_it(set
         collect.collect(settings, JOB)
     assert broker.topics() == ["visits", "visits_converted-g2"]
     assert broker.positions == {"visits_converter-g2": {"visits": {0: 9}}}
+    assert outside.is_dir()
     assert sorted(result for _, _, result in ledger(settings)) == [*["deleted"] * 4, "refused"]
+
+
+@pytest.mark.parametrize("name", ["{outside}", "", "{generations}/.."])
+def test_what_is_deleted_lies_in_the_folder_of_generations_even_without_the_first_guard(
+    settings, broker, folder, monkeypatch, name
+):
+    outside = settings.home.parent / "outside"
+    outside.mkdir()
+    owned(settings, broker)
+    change_entry(settings, str(folder), name=name.format(outside=outside, generations=settings.generations))
+    monkeypatch.setattr(collect, "_check_own", lambda *_: None)
+    with pytest.raises(RefusedError, match="left alone"):
+        collect.collect(settings, JOB)
+    assert outside.is_dir()
+    assert (settings.generations / "visits_converter-g2").is_dir()
 
 
 def test_all_is_withdrawn_before_the_first_thing_is_deleted(settings, broker, folder, monkeypatch):

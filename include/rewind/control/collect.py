@@ -224,10 +224,20 @@ def _gone(settings: Settings, entry: Entry) -> str:
         return "deleted" if tables.delete(settings, entry.name, entry.resource_id) else "absent"
     if entry.kind == manifest.GROUP:
         return "deleted" if Broker(settings).delete_group(entry.name) else "absent"
-    if not Path(entry.name).exists():
+    folder = _within(settings, entry.name)
+    if not folder.exists():
         return "absent"
-    shutil.rmtree(entry.name)
+    shutil.rmtree(folder)
     return "deleted"
+
+
+def _within(settings: Settings, name: str) -> Path:
+    # A second look, right before what cannot be undone: one guard alone stood between a manifest's text and `/`.
+    folder = names.inside(settings.generations, Path(name).name, "manifest")
+    if str(folder) != name:
+        problem = f"folder {name} does not lie in {settings.generations}"
+        raise RefusedError("manifest", problem, "Look at the manifest: nothing was deleted by this name")
+    return folder
 
 
 def _unmade_topic(settings: Settings, name: str) -> str:
