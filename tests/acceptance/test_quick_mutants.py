@@ -15,6 +15,7 @@ from tests.mutants.catalogue import FAULTS
 from tests.mutants.coverage_map import Test
 from tests.mutants.fault import GUARD, locate
 from tests.mutants.run import unfit
+from tests.mutants.warm import Warm
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
@@ -47,7 +48,11 @@ def test_shows_3_drawn_faults_are_noticed_again(figure: Figure, project: Path, t
     # A test that fails anyway notices nothing.
     tests = sorted({row.test for row in drawn})
     assert copies.pytest_in(copied, tests, notes, tmp_path / "log", 1_200) == 0, (tmp_path / "log").read_text()
+    warm = Warm(copied, tmp_path / "tmp")
     for row in drawn:
-        verdict = trial.run(copied, faults[row.fault], [Test(row.test, 60.0, row.tier == table.LATE)], tmp_path / "work")
+        verdict = trial.run(warm, faults[row.fault], [Test(row.test, 60.0, row.tier == table.LATE)])
         assert (verdict.noticed, verdict.test) == (True, row.test), verdict
-    figure("drawn_faults_noticed_again", f"{len(drawn)} of {DRAWN}, SEED={seed}: {', '.join(row.fault for row in drawn)}")
+    warm.close()
+    figure(
+        "drawn_faults_noticed_again", f"{len(drawn)} of {DRAWN}, SEED={seed}: {', '.join(row.fault for row in drawn)}"
+    )

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -70,8 +70,6 @@ def _write(path: Path, text: str) -> None:
         compiled.unlink()
 
 
-Pytest = Callable[[Path, Sequence[str], Mapping[str, str], Path, float], int | None]
-"""Runs pytest in a copy: its arguments, environment, log, and the seconds that it may take; returns its exit code."""
 # Random examples would make a fault noticed by luck.
 OPTIONS = ("-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-q", "--hypothesis-seed=0")
 
@@ -79,7 +77,7 @@ OPTIONS = ("-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-q", "--hypo
 def pytest_in(
     copied: Path, arguments: Sequence[str], environment: Mapping[str, str], log: Path, timeout: float
 ) -> int | None:
-    """Run pytest in a copy and return its exit code; None when it was ended for taking too long."""
+    """Run pytest in a copy without a fault; return its exit code, None when it was ended for taking too long."""
     with log.open("w") as output:
         running = subprocess.Popen(
             [sys.executable, "-m", "pytest", *OPTIONS, *arguments],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.mutants import copies, coverage_map, trial
+from tests.mutants import contained, copies, coverage_map, plugin, trial
 from tests.mutants.coverage_map import Store
 from tests.mutants.fault import Fault, UnfitError, changed
 from tests.mutants.trial import Results, Verdict
@@ -37,7 +37,7 @@ class Run:
         self.workers = workers
         self.began = time.monotonic()
         self.idle: queue.Queue[Path] = queue.Queue()
-        self.warm: queue.Queue[Warm] = queue.Queue()
+        self.warm: dict[Path, Warm] = {}
 
     def measure(self) -> None:
         """Measure the test files that have changed, or all of them when the code has."""
@@ -55,22 +55,45 @@ class Run:
         """Plant each fault that has no verdict yet; return all verdicts."""
         known = self.store.load(self.test_files)
         open_ones = [fault for fault in faults if self.results.kept(fault, self.test_files) is None]
-        for _ in range(self.workers if open_ones else 0):
-            self.warm.put(Warm())
+        if open_ones:
+            contained.check()
         self._work("", open_ones, lambda copied, fault: self._judge(copied, fault, known))
-        while not self.warm.empty():
-            self.warm.get().close()
+        for warm in self.warm.values():
+            warm.close()
+        self.warm.clear()
         kept = {fault.name: self.results.kept(fault, self.test_files) for fault in faults}
         return {name: verdict for name, verdict in kept.items() if verdict is not None}
+
+    def confirmed(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+        """Run each test that noticed a fault once without any: one that fails then too has noticed nothing."""
+        work, tests = self.folder / "logs", sorted({verdict.test for verdict in verdicts.values() if verdict.noticed})
+        if not tests:
+            return dict(verdicts)
+        copied = copies.copy(self.root, self.folder / "copies" / "0")
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "confirmed.notes").unlink(missing_ok=True)
+        (work / "confirmed.tests").write_text("".join(f"{test}\n" for test in tests))
+        environment, log = {plugin.NOTES: str(work / "confirmed.notes")}, work / "confirmed.log"
+        code = copies.pytest_in(copied, [f"@{work / 'confirmed.tests'}"], environment, log, coverage_map.LIMIT)
+        failed = {
+            note["test"] for note in coverage_map.read_notes(work / "confirmed.notes") if note["what"] == "failed"
+        }
+        if code not in (0, 1):
+            failed = set(tests)
+        why = f"fails without it too: {log}"
+        return {
+            name: replace(verdict, outcome=trial.ERROR, why=f"{verdict.test} {why}")
+            if verdict.test in failed
+            else verdict
+            for name, verdict in verdicts.items()
+        }
 
     def _judge(self, copied: Path, fault: Fault, known: coverage_map.Map) -> str:
         began = time.monotonic()
         tests = trial.chosen(self.root, fault, known)
-        warm = self.warm.get_nowait()
-        try:
-            verdict = trial.run(copied, fault, tests, self.folder / "logs", warm.pytest)
-        finally:
-            self.warm.put(warm)
+        if copied not in self.warm:
+            self.warm[copied] = Warm(copied, self.folder / "tmp" / copied.name)
+        verdict = trial.run(self.warm[copied], fault, tests)
         verdict = replace(verdict, seconds=round(time.monotonic() - began, 1))
         self.results.keep(copied, fault, verdict, self.test_files)
         return f"{verdict.outcome:8} {fault.name} {verdict.seconds:.0f}s {verdict.test or verdict.why}"
@@ -82,10 +105,11 @@ class Run:
         if self.idle.empty():
             for number in range(self.workers):
                 self.idle.put(copies.copy(self.root, self.folder / "copies" / str(number)))
-        done = iter(range(1, len(things) + 1))
         with ThreadPoolExecutor(self.workers) as pool:
-            for line in pool.map(lambda thing: self._in_a_copy(work, thing), things):
-                print(f"{time.monotonic() - self.began:5.0f}s {next(done)}/{len(things)} {did} {line}", flush=True)
+            running = [pool.submit(self._in_a_copy, work, thing) for thing in things]
+            for done, ended in enumerate(as_completed(running), 1):
+                seconds = time.monotonic() - self.began
+                print(f"{seconds:5.0f}s {done}/{len(things)} {did} {ended.result()}", flush=True)
 
     def _in_a_copy(self, work: Callable[[Path, Any], str], thing: Any) -> str:
         copied = self.idle.get()

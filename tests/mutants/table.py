@@ -44,7 +44,7 @@ def written(root: Path, faults: Sequence[Fault], verdicts: Mapping[str, Verdict]
 
 
 def _cells(root: Path, fault: Fault, verdict: Verdict) -> list[str]:
-    by = f"`{verdict.test}`" if verdict.test else verdict.outcome
+    by = f"`{verdict.test}`" if verdict.noticed else verdict.outcome
     tier = (LATE if verdict.full else SOON) if verdict.noticed else ""
     package = locate(root, fault).package()
     return [fault.name, fault.kind, package, f"`{fault.function}`", by, tier, f"{verdict.seconds:.0f}"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.mutants import copies, plugin
 from tests.mutants.coverage_map import Map, Test, read_notes
 from tests.mutants.fault import Fault, UnfitError, locate
+from tests.mutants.warm import Warm
 
 CAUGHT, HUNG, SURVIVED, ERROR = "caught", "hung", "survived", "error"
 MOST_TESTS, MOST_SECONDS = 200, 120.0
@@ -62,19 +63,17 @@ def chosen(root: Path, fault: Fault, known: Map) -> list[Test]:
     return found
 
 
-def run(
-    copied: Path, fault: Fault, tests: Sequence[Test], work: Path, pytest_in: copies.Pytest = copies.pytest_in
-) -> Verdict:
+def run(warm: Warm, fault: Fault, tests: Sequence[Test]) -> Verdict:
     """Plant a fault in a copy and run tests up to the first that fails."""
+    work = warm.temporary / "logs"
     work.mkdir(parents=True, exist_ok=True)
     notes, log, arguments = work / f"{fault.name}.notes", work / f"{fault.name}.log", work / f"{fault.name}.tests"
     notes.unlink(missing_ok=True)
     arguments.write_text("".join(f"{test.id}\n" for test in tests))
     limit = LEAST_TIME + SLOWER * sum(test.seconds for test in tests)
     try:
-        with copies.planted(copied, fault):
-            environment = {plugin.NOTES: str(notes)}
-            code = pytest_in(copied, ["-x", f"@{arguments}"], environment, log, limit) if tests else 0
+        with copies.planted(warm.copied, fault):
+            code = warm.pytest(["-x", f"@{arguments}"], {plugin.NOTES: str(notes)}, log, limit) if tests else 0
     except UnfitError as error:
         return Verdict(fault.name, ERROR, why=str(error))
     return _judged(fault, code, notes, tests, f"pytest: {code}, see {log}")

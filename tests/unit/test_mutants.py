@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.mutants import coverage_map, table, trial
+from tests.mutants import contained, coverage_map, table, trial
 from tests.mutants.catalogue import FAULTS
 from tests.mutants.coverage_map import Map, Test
 from tests.mutants.fault import COMPARISON, GUARD, Fault, UnfitError, changed, locate
 from tests.mutants.run import Run, unfit
 from tests.mutants.trial import CAUGHT, ERROR, HUNG, SURVIVED, Verdict
+from tests.mutants.warm import Warm
 
 PROJECT = Path(__file__).resolve().parents[2]
 RULE = """\
@@ -78,7 +81,18 @@ def checkout(tmp_path):
     return root
 
 
-def test_faults_are_given_to_the_tests_that_run_through_them_and_a_run_goes_on(checkout, monkeypatch, capsys):
+@pytest.fixture
+def namespaces():
+    """Namespaces that faults are contained in."""
+    try:
+        contained.check()
+    except contained.NotContainedError as error:
+        pytest.skip(str(error))
+
+
+def test_faults_are_given_to_the_tests_that_run_through_them_and_a_run_goes_on(
+    checkout, namespaces, monkeypatch, capsys
+):
     first = Run(checkout, ["tests/unit"], workers=1)
     first.measure()
     verdicts = first.judge([LOST, EQUAL])
@@ -89,6 +103,13 @@ def test_faults_are_given_to_the_tests_that_run_through_them_and_a_run_goes_on(c
     assert (below.outcome, below.test, below.tried) == (CAUGHT, f"{FILE}::test_the_limit", 1)
     assert f"left out as they fail without any fault: {FILE}::test_that_fails_anyway" in capsys.readouterr().out
     assert (checkout / "include/rewind/core/rule.py").read_text() == RULE
+    doubtful = {**verdicts, "odd": Verdict("odd", CAUGHT, f"{FILE}::test_that_fails_anyway")}
+    confirmed = first.confirmed(doubtful)
+    assert {name: verdict.outcome for name, verdict in confirmed.items()} == {
+        LOST.name: CAUGHT,
+        EQUAL.name: SURVIVED,
+        "odd": ERROR,
+    }
 
     monkeypatch.setattr(coverage_map, "measure", lambda *_: pytest.fail("all is measured already"))
     monkeypatch.setattr(trial, "run", lambda *_: pytest.fail("all is known already"))
@@ -102,12 +123,51 @@ def test_faults_are_given_to_the_tests_that_run_through_them_and_a_run_goes_on(c
     assert changed_test.results.kept(LOST, [FILE]) is None
 
 
+REACHING = """\
+import os, shutil, socket
+import pytest
+from rewind.core import rule
+
+def test_that_wants_to_harm(tmp_path):
+    rule.positive(1)
+    (tmp_path / "own").write_text("")
+    with pytest.raises(OSError):
+        open(os.environ["OUTSIDE"] + "/made", "w")
+    with pytest.raises(OSError):
+        shutil.rmtree(os.environ["OUTSIDE"])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(os.environ["PROCESS"]), 9)
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), timeout=5)
+    os.kill(os.getppid(), 9)
+    assert False, "all of it was refused"
+"""
+
+
+def test_what_is_planted_reaches_nothing_of_the_machine(checkout, namespaces, tmp_path, monkeypatch):
+    (checkout / FILE).write_text(REACHING)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with subprocess.Popen(["sleep", "60"]) as other, socket.create_server(("127.0.0.1", 0)) as server:
+        for name, value in {"OUTSIDE": outside, "PROCESS": other.pid, "PORT": server.getsockname()[1]}.items():
+            monkeypatch.setenv(name, str(value))
+        warm = Warm(checkout, tmp_path / "tmp")
+        verdict = trial.run(warm, EQUAL, [Test(f"{FILE}::test_that_wants_to_harm", 1.0, False)])
+        warm.close()
+        assert other.poll() is None
+        other.kill()
+    assert (verdict.outcome, verdict.test) == (CAUGHT, f"{FILE}::test_that_wants_to_harm"), verdict
+    assert "AssertionError: all of it was refused" in (tmp_path / "tmp/logs" / f"{EQUAL.name}.log").read_text()
+    assert list(outside.iterdir()) == []
+
+
 def test_a_fault_that_does_not_fit_is_an_error_and_no_survivor(checkout):
     gone = Fault("gone", GUARD, "positive", "if number < 1:", "if False:")
     assert unfit(checkout, [LOST, gone]) == [
         "gone: 'if number < 1:' must stand once in one positive, but stands 0 times in rewind.core.rule.positive"
     ]
-    verdict = trial.run(checkout, gone, [Test(f"{FILE}::test_a_positive_number", 0.1, False)], checkout / ".rewind")
+    warm = SimpleNamespace(copied=checkout, temporary=checkout / ".rewind", pytest=lambda *_: pytest.fail("it ran"))
+    verdict = trial.run(warm, gone, [Test(f"{FILE}::test_a_positive_number", 0.1, False)])
     assert (verdict.outcome, verdict.noticed) == (ERROR, False)
 
 
