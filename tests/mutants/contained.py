@@ -1,7 +1,7 @@
 """Where planted faults run: a guard that is missing may delete, kill, or talk to whatever its test can reach.
 
-So nothing of the machine can be reached: the disk is read-only but for the copy and a folder for temporary files, and no
-process and no port outside is there. Where this cannot be had, no fault is planted.
+So nothing of the machine can be reached: the disk is read-only but for the copy and a folder for temporary files, and
+no process and no port outside is there. Where this cannot be had, no fault is planted.
 """
 
 from __future__ import annotations
