@@ -73,7 +73,8 @@ def run(warm: Warm, fault: Fault, tests: Sequence[Test]) -> Verdict:
     limit = LEAST_TIME + SLOWER * sum(test.seconds for test in tests)
     try:
         with copies.planted(warm.copied, fault):
-            code = warm.pytest(["-x", f"@{arguments}"], {plugin.NOTES: str(notes)}, log, limit) if tests else 0
+            environment = {plugin.NOTES: str(notes), plugin.ORDER: str(arguments)}
+            code = warm.pytest(["-x", f"@{arguments}"], environment, log, limit) if tests else 0
     except UnfitError as error:
         return Verdict(fault.name, ERROR, why=str(error))
     return _judged(fault, code, notes, tests, f"pytest: {code}, see {log}")
@@ -85,7 +86,7 @@ def _judged(fault: Fault, code: int | None, notes: Path, tests: Sequence[Test], 
     failed = [note["test"] for note in noted if note["what"] == "failed"]
     full = {test.id for test in tests if test.full}
     if code == 0:
-        return Verdict(fault.name, SURVIVED, tried=len(started))
+        return Verdict(fault.name, SURVIVED, tried=len(started), why="" if started else "no measured test runs there")
     if code is None and started:
         return Verdict(fault.name, HUNG, started[-1], started[-1] in full, tried=len(started))
     if code == 1 and failed:
