@@ -15,7 +15,7 @@ TIERS := tests/stage tests/process tests/steps tests/contract tests/spark tests/
 TESTS = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down status logs demo test test-all accept lint format lock clean
+.PHONY: help setup up down status logs demo test test-all mutants accept lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test: lint ## check the code and run the tests that each change needs: ten minut
 
 test-all: test ## run `make test`, then all other tests but the acceptance tests
 	$(TESTS) -m full $(TIERS) $(ARGS)
+
+mutants: setup ## plant faults one at a time: a test must notice each (ARGS="--only <part of a name>")
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 accept: setup ## show what an issue asks for: WHAT=<word>
 	$(BIN)/python -m pytest --shows "$(WHAT)" -s $(ARGS)

@@ -17,6 +17,8 @@ from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
+from tests.mutants.fault import Fault
+from tests.mutants.here import OF_THE_MACHINE, planted_here
 from tests.scenarios import (
     airflow_cases,
     airflow_faults,
@@ -33,7 +35,6 @@ from tests.scenarios.crashes import HALF_DONE, Life, check
 from tests.scenarios.hostile import Land, race
 from tests.scenarios.machine import REACHED, Lifecycle
 from tests.scenarios.mirroring import mirror_digests, topic_digests
-from tests.scenarios.mutants import MUTANTS
 from tests.scenarios.observed import rolled_back_by_itself
 from tests.scenarios.races import pointer_race, start_race
 from tests.support import postgres, standalone
@@ -214,11 +215,11 @@ def test_shows_7_consumers_over_a_switch_and_a_rollback(figure: Figure, workshop
     assert found["groups"] == 20
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_shows_3_a_missing_guard_is_noticed(figure: Figure, mutant: Callable) -> None:
-    with mutant(), pytest.raises((AssertionError, RewindError)):
+@pytest.mark.parametrize("fault", OF_THE_MACHINE, ids=lambda fault: fault.name)
+def test_shows_3_a_missing_guard_is_noticed(figure: Figure, fault: Fault) -> None:
+    with planted_here(fault), pytest.raises((AssertionError, RewindError)):
         run_state_machine_as_test(Lifecycle, settings=settings(FULL, phases=[Phase.generate]))
-    figure("caught", mutant.__name__)
+    figure("caught", fault.name)
 
 
 def test_shows_8_damaged_files(

@@ -395,6 +395,18 @@ def test_records_that_kafka_dropped_before_they_were_mirrored_are_told():
     assert made.warnings == ("partition 0: Kafka has dropped records that the mirror has not read",)
 
 
+TABLE = replace(PIPELINE, output_format="delta")
+
+
+@pytest.mark.parametrize(("live", "wanted"), [(TABLE, TABLE), (TABLE, PIPELINE), (PIPELINE, TABLE)])
+def test_readers_of_a_table_cannot_be_moved_by_the_switch(live, wanted):
+    seen = world(lifecycle=FakeLifecycle(generation(live), positions={0: 95, 1: 55}))
+    error = refusal(request(consumer_groups=("shop",)), seen, pipeline=wanted)
+
+    problem = "visits_converter writes to a table, which has no consumer groups"
+    assert (error.field, error.problem) == ("consumer_groups", problem)
+
+
 # --- a plan is applied only while its premises hold
 
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from rewind.core.errors import RewindError
+from tests.mutants.here import SOON_NOTICED, planted_here
 from tests.scenarios.machine import REACHED, Lifecycle
-from tests.scenarios.mutants import SOON_NOTICED
 
 SMALL = settings(
     max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -24,8 +24,8 @@ def test_whatever_two_actors_do_and_wherever_they_crash_the_lifecycle_holds():
     assert min(REACHED[name] for name in ("epoch 2", "epoch 3", "Crash", "collected a standby")) > 0, REACHED
 
 
-@pytest.mark.parametrize("mutant", SOON_NOTICED)
-def test_the_machine_notices_a_missing_guard(mutant):
+@pytest.mark.parametrize("fault", SOON_NOTICED, ids=lambda fault: fault.name)
+def test_the_machine_notices_a_missing_guard(fault):
     # A lifecycle that cannot be brought to its end is noticed too.
-    with mutant(), pytest.raises((AssertionError, RewindError)):
+    with planted_here(fault), pytest.raises((AssertionError, RewindError)):
         run_state_machine_as_test(Lifecycle, settings=HUNT)

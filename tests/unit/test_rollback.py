@@ -180,6 +180,15 @@ def test_a_pointer_that_moved_since_it_was_decided_is_left_alone(settings, switc
     assert states(settings)[:2] == (NEW, 4)
 
 
+def test_a_standby_that_was_wished_to_drain_since_it_was_decided_stays_one(settings, switched, told):
+    with transaction(settings.registry_url) as connection:
+        target = rollback.fixed(connection, ROLLBACK, PIPELINE)
+        streams.wish(connection, OLD, streams.GENERATION, streams.DRAIN)
+        with pytest.raises(RefusedError, match=f"{OLD} was wished to drain"):
+            rollback.switch(connection, ROLLBACK, target, "", HOUR)
+    assert states(settings) == (NEW, 2, {OLD: "standby", NEW: "live"})
+
+
 def test_a_collection_that_had_begun_does_not_retire_what_was_rolled_back_to(settings, switched, told, monkeypatch):
     with transaction(settings.registry_url) as connection:
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)

@@ -1,0 +1,121 @@
+"""Faults of leases, tokens, and of what one driver alone may do."""
+
+from __future__ import annotations
+
+from tests.mutants.fault import COMPARISON, EFFECT, GUARD, LOCK, REACTION, VALUE, Fault
+
+FAULTS = (
+    Fault(
+        "lease-of-a-living-driver-taken",
+        GUARD,
+        "leases.take",
+        "if found is not None and found.holder is not None and alive(found.holder):",
+        "if False:",
+    ),
+    Fault(
+        "token-handed-out-twice",
+        LOCK,
+        "leases.take",
+        "seen = (_table.c.owner == owner) & (_table.c.token == found.token)",
+        "seen = _table.c.owner == owner",
+    ),
+    Fault(
+        "lost-token-renewed",
+        GUARD,
+        "leases.renew",
+        "mine = (_table.c.owner == owner) & (_table.c.token == token)",
+        "mine = _table.c.owner == owner",
+    ),
+    Fault(
+        "lease-of-a-newer-token-given-back",
+        GUARD,
+        "leases.give_back",
+        "mine = (_table.c.owner == owner) & (_table.c.token == token)",
+        "mine = _table.c.owner == owner",
+    ),
+    Fault("holder-of-another-host-taken-for-dead", GUARD, "leases.alive", "return True", "return False"),
+    Fault(
+        "pid-used-again-taken-for-the-holder",
+        COMPARISON,
+        "leases.alive",
+        "process_of(p.pid) == p",
+        "process_of(p.pid) is not None",
+    ),
+    Fault("holder-of-an-earlier-boot-alive", COMPARISON, "leases.alive", "holder.boot == _boot() and ", ""),
+    Fault("zombie-taken-for-alive", COMPARISON, "leases.process_of", 'None if fields[0] in "ZX" else ', ""),
+    Fault("clocks-never-told-apart", COMPARISON, "leases.clock_skew", "abs(least) > CLOCK_TOLERANCE", "False"),
+    Fault("older-bundle-writes", GUARD, "Guard.__enter__", "check_protocol(connection)", "pass"),
+    Fault(
+        "kernel-lock-missing",
+        LOCK,
+        "_locked_file",
+        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "pass",
+    ),
+    Fault("write-after-a-lost-token", GUARD, "Guard.check_token", "if self._lost is not None:", "if False:"),
+    Fault(
+        "write-without-registry-for-ever",
+        GUARD,
+        "Guard.check",
+        "if silent > REGISTRY_AWAY_SECONDS:",
+        "if False:",
+    ),
+    Fault(
+        "lease-not-given-back",
+        EFFECT,
+        "Guard.__exit__",
+        "leases.give_back(connection, self._owner, self.token)",
+        "pass",
+    ),
+    Fault(
+        "submit-beside-a-living-one",
+        GUARD,
+        "step_lease._settled",
+        "if left.run != claim.run and _task_lives(left):",
+        "if False:",
+    ),
+    Fault(
+        "orphan-in-a-cluster-followed",
+        GUARD,
+        "_settled_in_cluster",
+        "if left.orphan or left.run != claim.run:",
+        "if False:",
+    ),
+    Fault("silent-cluster-followed", GUARD, "_settled_in_cluster", "if state is None:", "if False:"),
+    Fault(
+        "submit-of-another-host-taken-for-gone",
+        GUARD,
+        "step_lease._living",
+        "if left.host != socket.gethostname():",
+        "if False:",
+    ),
+    Fault(
+        "lease-released-beside-living-processes",
+        GUARD,
+        "step_lease.release",
+        "if not processes.marked(VARIABLE, hold.holder.mark):",
+        "if True:",
+    ),
+    Fault(
+        "abort-beside-a-living-step",
+        GUARD,
+        "step_lease._refuse_living",
+        "if not left.driver and _living(owner, left):",
+        "if False:",
+    ),
+    Fault(
+        "crash-loop-never-set-aside",
+        VALUE,
+        "streams.count_failure",
+        "now() if failures >= MOST_FAILURES else None",
+        "None",
+    ),
+    Fault(
+        "absence-counted-as-failure",
+        REACTION,
+        "streams.count_absence",
+        "now() + AWAY_PAUSE, ",
+        'now() + AWAY_PAUSE, "failures": needed(connection, owner).failures + 1, ',
+    ),
+    Fault("quarantine-survives-a-wish", EFFECT, "streams.wish", '"quarantined_at": None, ', ""),
+)

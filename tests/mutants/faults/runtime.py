@@ -1,0 +1,109 @@
+"""Faults of what acts on the world: broker, bundles, drivers, the registry's database, secrets."""
+
+from __future__ import annotations
+
+from tests.mutants.fault import COMPARISON, EFFECT, GUARD, LOCK, ORDER, REACTION, VALUE, Fault
+
+FAULTS = (
+    Fault("topic-with-another-id-deleted", GUARD, "Broker.delete_topic", "if found != topic_id:", "if False:"),
+    Fault(
+        "refused-positions-taken-for-committed", GUARD, "Broker.commit", "        if refused:\n", "        if False:\n"
+    ),
+    Fault("output-with-a-retention", VALUE, "Broker.create_topic", '"retention.ms": "-1", ', ""),
+    Fault("any-client-option", GUARD, "broker._read_options", "    if unknown:\n", "    if False:\n"),
+    Fault(
+        "missing-broker-for-a-failure",
+        REACTION,
+        "Broker._reaching",
+        "except (KafkaError, OSError) as error:",
+        "except ZeroDivisionError as error:",
+    ),
+    Fault("secret-read-by-others", GUARD, "secret_file.read", "if path.stat().st_mode & 0o077:", "if False:"),
+    Fault("empty-token-opens", GUARD, "read_token.bears", "bool(token) and ", ""),
+    Fault("short-token", GUARD, "read_token._token", "if len(token) < SHORTEST:", "if False:"),
+    Fault("any-token-opens", GUARD, "read_token.bears", ' and scheme.lower() == "bearer" and same', ""),
+    Fault("changed-file-of-a-bundle", GUARD, "bundle.verified", "    if changed:\n", "    if False:\n"),
+    Fault(
+        "another-bundle",
+        GUARD,
+        "bundle.verified",
+        "if _hash(json.dumps(files, sort_keys=True).encode())[:16] != expected:",
+        "if False:",
+    ),
+    Fault("file-added-to-a-bundle", COMPARISON, "bundle.verified", "files.keys() | found.keys()", "files.keys()"),
+    Fault("module-from-elsewhere", GUARD, "check_origin", "if strangers or not ours:", "if not ours:"),
+    Fault("checkout-before-the-bundle", VALUE, "submit.make", '"PYTHONPATH": "",', ""),
+    Fault("transaction-begun-late", LOCK, "_begin_immediate", "BEGIN IMMEDIATE", "BEGIN"),
+    Fault(
+        "damaged-registry-for-a-bug",
+        REACTION,
+        "database.transaction",
+        "if type(error) not in (DatabaseError, OperationalError):",
+        "if True:",
+    ),
+    Fault("newer-protocol-spoken", GUARD, "check_protocol", "if number > PROTOCOL:", "if False:"),
+    Fault(
+        "missing-registry-made-anew",
+        GUARD,
+        "_refuse_missing",
+        "if named.get_backend_name()",
+        "if False and named.get_backend_name()",
+    ),
+    Fault("death-of-another-token-declared", GUARD, "deaths.declare", "if found.token != token:", "if False:"),
+    Fault("death-without-a-reason", GUARD, "deaths.declare", "if not reason.strip():", "if False:"),
+    Fault("token-stays-after-a-death", EFFECT, "deaths._record", "token=lost.token + 1", "token=lost.token"),
+    Fault("second-driver-beside-a-starting-one", GUARD, "supervise.look", "if _launched_lives(stream):", "if False:"),
+    Fault(
+        "driver-started-while-draining", GUARD, "supervise._blocked", "if stream.wish == streams.DRAIN:", "if False:"
+    ),
+    Fault(
+        "quarantined-stream-started", GUARD, "supervise._blocked", "if stream.quarantined_at is not None:", "if False:"
+    ),
+    Fault("unknown-driver-left-alive", EFFECT, "supervise.launch", "os.killpg(started.pid, signal.SIGKILL)", "pass"),
+    Fault(
+        "clock-set-back-stops-a-stream",
+        COMPARISON,
+        "supervise._blocked",
+        " <= streams.LONGEST_PAUSE",
+        " <= timedelta.max",
+    ),
+    Fault("signal-to-a-pid-used-again", GUARD, "processes.send", "if process_of(process.pid) == process:", "if True:"),
+    Fault(
+        "wave-cut-twice",
+        GUARD,
+        "chunk_log.add_wave",
+        "if connection.execute(select(_table.c.number).where(mine & (_table.c.wave == wave)).limit(1)).first():",
+        "if False:",
+    ),
+    Fault(
+        "mirror-commit-of-another-topic-id",
+        GUARD,
+        "mirror_log.state",
+        "[commit for commit in made if commit.topic_id == topic.id]",
+        "list(made)",
+    ),
+    Fault("holes-of-a-plain-topic-legal", COMPARISON, "mirror_log.state", "topic.compacted or transactional", "True"),
+    Fault(
+        "deletion-of-another-topic-id-legal",
+        COMPARISON,
+        "mirror_log.deletions",
+        " & (table.c.topic_id == topic_id)",
+        "",
+    ),
+    Fault(
+        "night-of-another-sample-goes-on",
+        COMPARISON,
+        "frontier_before",
+        "(_table.c.sample_hash == night.sample.hash) & ",
+        "",
+    ),
+    Fault("unanswered-night-goes-on", GUARD, "frontier_before", " & answered", ""),
+    Fault(
+        "looks-by-the-order-of-text",
+        ORDER,
+        "observing._looks",
+        "key=lambda row: int(row.name.removeprefix(_LOOK))",
+        "key=lambda row: row.name",
+    ),
+    Fault("frontier-of-the-first-look", ORDER, "observing.frontier", 'bodies[-1]["frontier"]', 'bodies[0]["frontier"]'),
+)
