@@ -20,8 +20,9 @@ REPAIR = "rw-00000000a2"
 
 def test_readers_kills_a_rollback_a_collection_and_a_repair(workshop: Callable[..., Workshop]) -> None:
     life = Life(workshop("read", 2), (*HALF_DONE, readers.MOVED, MERGED))
-    found = readers.check(life, readers=3, records=90, seed=1)
-    assert found["groups"] == 3
+    # How the rows of two source partitions mix in one of the output is chance: twelve have repeats and rows left out.
+    found = readers.check(life, readers=12, records=120, seed=1)
+    assert found["groups"] == 12
     assert found["repeats"] > 0
     assert found["left_out"] > 0
     assert life.states() == {"read-g1": "live", "read-g2": "standby"}
