@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios import quick_setup
+from tests.scenarios import quick_setup, quick_setup_kills
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
@@ -22,7 +22,7 @@ def test_shows_1_setup_against_its_bare_parts(figure: Figure, project: Path, tmp
 
 
 def test_shows_1_killed_at_five_moments(figure: Figure, project: Path, tmp_path: Path) -> None:
-    figures = quick_setup.killed_five_times(project, tmp_path / "clone")
+    figures = quick_setup_kills.killed_five_times(project, tmp_path / "clone")
     for name, value in figures.items():
         figure(name, value)
     assert figures["packages_fetched_twice"] == []
