@@ -181,6 +181,26 @@ def test_a_real_process_that_is_stopped_is_named_with_its_log_and_the_cure(
     )
 
 
+def test_who_works_on_it_and_is_rested_on_is_reported_once(
+    make: Callable[..., Waiting], child: Callable[[str], subprocess.Popen[bytes]], clock: Clock
+) -> None:
+    pid = child(SLEEP).pid
+    driver = Watched("driver of a-g1", (pid,))
+
+    def look() -> Look[bool]:
+        if clock.now == 20:
+            stop(pid)
+        return never()
+
+    with pytest.raises(StuckError) as raised:
+        make(driver).until("it", look, lambda: [driver], pause=10)
+    assert clock.now == 90
+    assert str(raised.value) == (
+        f"driver of a-g1, pid {pid}, is stopped (state T). Continue it: kill -CONT {pid}. "
+        "Waited for it: nothing has moved for 90 s (4 of 9 records)"
+    )
+
+
 def test_one_stopped_descendant_is_enough(
     make: Callable[..., Waiting], child: Callable[[str], subprocess.Popen[bytes]]
 ) -> None:

@@ -153,7 +153,9 @@ _LOOPS = {
         # The name of Airflow's own bundle, so that the DAGs of an older release stay what they are.
         "dag_bundle_config_list": json.dumps([{"name": "dags-folder", "classpath": BUNDLE, "kwargs": {}}]),
         "refresh_interval": "5",
-        "min_file_process_interval": "900",
+        "min_file_process_interval": "300",
+        # The DAGs of a folder that went are known by a parse that is this much younger than their own last one.
+        "stale_dag_threshold": "5",
         "bundle_refresh_check_interval": "2",
         "parsing_processes": "1",
     },

@@ -110,9 +110,9 @@ class Waiting:
         return watched.report(rests_on[lasting[0]], table) if lasting else ""
 
     def _report(self, workers: Iterable[Watched], table: dict[int, Entry]) -> str:
-        known = [*self._rests_on(), *workers]
+        known = {one.name: one for one in (*self._rests_on(), *workers)}.values()
         unable = [one for one in known if watched.problem(one, table)]
-        reports = [text for one in unable or workers if (text := watched.report(one, table))]
+        reports = [watched.report(one, table) for one in unable or workers]
         return "; ".join(reports) or "no process works on it: look at make logs NAME=scheduler"
 
 
