@@ -7,13 +7,14 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from fastapi import HTTPException
 
 from rewind.control import generations, publications, rewinds, streams
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.steps import abort
-from rewind.web import actions, offers
+from rewind.web import actions, app, offers
 from rewind.web.actions import Act
 from rewind.web.offers import Offer
 from tests.support.fakes import generation, installation, plan
@@ -88,3 +89,33 @@ def test_what_the_page_does_not_offer_or_lacks_its_reason_reaches_nobody(monkeyp
     with pytest.raises(RefusedError, match=problem):
         asyncio.run(actions.act(action, wanted))
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("live", "cut_over", "offered"),
+    [(OLD, "pending", [offers.ABORT]), (OLD, "failed", [offers.ABORT]), (OLD, "running", []), (NEW, "failed", [])],
+)
+def test_an_abort_is_offered_until_the_pointer_moves_also_where_the_step_failed_after_that(live, cut_over, offered):
+    states = {"cut_over": cut_over, "observe": "pending"}
+    rewind = SimpleNamespace(job_id=NEW, step=lambda name: SimpleNamespace(state=states[name]))
+    assert [offer.name for offer in offers._ends(SimpleNamespace(live=live), rewind)] == offered
+
+
+@pytest.mark.parametrize("name", ["../app.py", "../assets/index.html", "./index.html", ".index.html", "none.css"])
+def test_only_files_of_the_page_itself_are_served(name):
+    assert app._asset("index.html").status_code == 200
+    with pytest.raises(HTTPException) as refused:
+        app._asset(name)
+    assert refused.value.status_code == 404
+
+
+def test_an_action_goes_by_the_registry_as_it_is_now(settings, monkeypatch):
+    done: list[str] = []
+    state = SimpleNamespace(
+        settings=lambda: settings,
+        forget=lambda: done.append("forgot"),
+        look=lambda pipeline: done.append(f"looked at {pipeline}"),
+    )
+    monkeypatch.setattr(app.rewind_page, "seen", lambda *_: "seen")
+    assert app._seen(state, "rw-1") == "seen"
+    assert done == ["forgot", "looked at visits_converter"]
