@@ -1,4 +1,7 @@
-"""What the issue `lifecycle` asks to be shown, at full length; `make accept WHAT=lifecycle`."""
+"""What the issue `lifecycle` asks to be shown at full length; its other lines are marked in the tiers.
+
+`make accept WHAT=lifecycle` runs both.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,10 @@ from rewind.control import rewinds
 from rewind.control.database import transaction
 from rewind.local import processes
 from rewind.local.demo.driver import living_drivers
-from tests.process.test_frozen import test_edits_reach_no_generation_and_a_changed_bundle_is_refused
+from tests.scenarios.airflow_life import visit
 from tests.scenarios.mirroring import compaction_figures, kill_and_compare
-from tests.stage.test_lifecycle import visit
-from tests.steps.test_mirror import (
-    test_a_paused_and_throttled_backfill_resumes,
-    test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint,
-)
 from tests.support.stage import Stage
 from tests.support.workshop import Workshop, wait_for
-
-__all__ = [
-    "test_a_paused_and_throttled_backfill_resumes",
-    "test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint",
-    "test_edits_reach_no_generation_and_a_changed_bundle_is_refused",
-]
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 

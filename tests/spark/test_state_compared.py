@@ -113,6 +113,7 @@ def told(found: StateFound, name: str) -> dict[str, int]:
     return {kind: count for kind, count in found.counts[OPERATORS[name]].items() if count}
 
 
+@pytest.mark.shows("stateful", **{"differing_keys_of_{kept}_in_the_state_of_{name}": 0})
 @pytest.mark.parametrize(("name", "kept"), EQUAL_KEYS)
 def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     made = visits(80)
@@ -121,6 +122,7 @@ def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     assert (found.sample, found.not_compared) == ((), "")
 
 
+@pytest.mark.shows("stateful", **{"planted_in_one_record_of_{name}": "{classes}"})
 @pytest.mark.parametrize(("name", "planted", "classes", "parts"), PLANTED)
 def test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, planted, classes, parts):
     made = visits(80)
