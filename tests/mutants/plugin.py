@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 NOTES, CONFIG, CONTEXT = "REWIND_MUTANTS_NOTES", "REWIND_MUTANTS_COVERAGE", "REWIND_MUTANTS_CONTEXT"
+ORDER = "REWIND_MUTANTS_ORDER"
+"""File with node ids: tests run in its order, whatever other plugins think of it."""
 
 _OWN = tuple(Path(os.path.realpath(place)) for place in (tempfile.gettempdir(), Path.cwd()))
 """Where a planted fault may delete: temporary folders, and the copy that it is planted in."""
@@ -26,6 +28,13 @@ _OWN = tuple(Path(os.path.realpath(place)) for place in (tempfile.gettempdir(), 
 def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_refuse_deletions_elsewhere)
     config.pluginmanager.register(_Notes(Path(os.environ[NOTES]), _coverage()))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if ORDER in os.environ:
+        wanted = {name: place for place, name in enumerate(Path(os.environ[ORDER]).read_text().splitlines())}
+        items.sort(key=lambda item: wanted.get(item.nodeid, len(wanted)))
 
 
 def _refuse_deletions_elsewhere(event: str, arguments: tuple[Any, ...]) -> None:

@@ -12,7 +12,7 @@ from tests.mutants.coverage_map import Map, Test, read_notes
 from tests.mutants.fault import Fault, UnfitError, locate
 from tests.mutants.warm import Warm
 
-CAUGHT, HUNG, SURVIVED, ERROR = "caught", "hung", "survived", "error"
+CAUGHT, HUNG, SURVIVED, UNREACHED, ERROR = "caught", "hung", "survived", "not reached", "error"
 MOST_TESTS, MOST_SECONDS = 200, 120.0
 """What is tried of a fault that many tests run through."""
 LEAST_TIME, SLOWER = 120.0, 6
@@ -25,7 +25,8 @@ class Verdict:
 
     Attributes:
         fault: Its name.
-        outcome: caught, hung (which is noticed too), survived, or error: then it says nothing about the tests.
+        outcome: caught, hung (which is noticed too), survived, not reached (no test that was measured runs through
+            it), or error, which says nothing about the tests.
         test: The node id of the test that noticed it.
         full: Only `make test-all` runs that test.
         seconds: What planting and noticing it took.
@@ -65,6 +66,8 @@ def chosen(root: Path, fault: Fault, known: Map) -> list[Test]:
 
 def run(warm: Warm, fault: Fault, tests: Sequence[Test]) -> Verdict:
     """Plant a fault in a copy and run tests up to the first that fails."""
+    if not tests:
+        return Verdict(fault.name, UNREACHED)
     work = warm.temporary / "logs"
     work.mkdir(parents=True, exist_ok=True)
     notes, log, arguments = work / f"{fault.name}.notes", work / f"{fault.name}.log", work / f"{fault.name}.tests"
@@ -73,7 +76,8 @@ def run(warm: Warm, fault: Fault, tests: Sequence[Test]) -> Verdict:
     limit = LEAST_TIME + SLOWER * sum(test.seconds for test in tests)
     try:
         with copies.planted(warm.copied, fault):
-            code = warm.pytest(["-x", f"@{arguments}"], {plugin.NOTES: str(notes)}, log, limit) if tests else 0
+            environment = {plugin.NOTES: str(notes), plugin.ORDER: str(arguments)}
+            code = warm.pytest(["-x", f"@{arguments}"], environment, log, limit)
     except UnfitError as error:
         return Verdict(fault.name, ERROR, why=str(error))
     return _judged(fault, code, notes, tests, f"pytest: {code}, see {log}")

@@ -16,7 +16,7 @@ from tests.mutants.catalogue import FAULTS
 from tests.mutants.coverage_map import Map, Test
 from tests.mutants.fault import COMPARISON, GUARD, Fault, UnfitError, changed, locate
 from tests.mutants.run import Run, unfit
-from tests.mutants.trial import CAUGHT, ERROR, HUNG, SURVIVED, Verdict
+from tests.mutants.trial import CAUGHT, ERROR, HUNG, SURVIVED, UNREACHED, Verdict
 from tests.mutants.warm import Warm
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -65,6 +65,7 @@ def test_that_fails_anyway():
 FILE = "tests/unit/test_rule.py"
 LOST = Fault("negative-taken", GUARD, "positive", "if number < 0:", "if False:")
 EQUAL = Fault("nothing-changed", COMPARISON, "rule.positive", "number < 0", "0 > number")
+NOWHERE = Fault("floor-itself-refused", COMPARISON, "Floor.check", "number >= 0", "number > 0")
 BELOW = Fault("limit-itself-refused", COMPARISON, "Limit.check", "number <= 3", "number < 3")
 
 
@@ -101,6 +102,7 @@ def test_faults_are_given_to_the_tests_that_run_through_them_and_a_run_goes_on(
     # Measured in a fixture of the whole module, and given to the test that uses it.
     below = first.judge([BELOW])[BELOW.name]
     assert (below.outcome, below.test, below.tried) == (CAUGHT, f"{FILE}::test_the_limit", 1)
+    assert first.judge([NOWHERE])[NOWHERE.name].outcome == UNREACHED
     assert f"left out as they fail without any fault: {FILE}::test_that_fails_anyway" in capsys.readouterr().out
     assert (checkout / "include/rewind/core/rule.py").read_text() == RULE
     doubtful = {**verdicts, "odd": Verdict("odd", CAUGHT, f"{FILE}::test_that_fails_anyway")}
