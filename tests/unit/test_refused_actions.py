@@ -1,0 +1,121 @@
+"""An abort and the page's actions refuse before anything has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from fastapi import HTTPException
+
+from rewind.control import generations, publications, rewinds, streams
+from rewind.control.database import transaction
+from rewind.core import lifecycle
+from rewind.core.errors import RefusedError
+from rewind.steps import abort
+from rewind.web import actions, app, offers
+from rewind.web.actions import Act
+from rewind.web.offers import Offer
+from tests.support.fakes import generation, installation, plan
+
+OLD, NEW = "visits_converter-g1", "visits_converter-g2"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    made = installation(tmp_path)
+    with transaction(made.registry_url) as connection:
+        generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
+        generations.set_first(connection, OLD)
+        rewinds.open_rewind(connection, "rw-1", plan())
+    return made
+
+
+def candidate(settings, rewind_id):
+    with transaction(settings.registry_url) as connection:
+        generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), rewind_id)
+        streams.wish(connection, NEW, streams.GENERATION, streams.RUN)
+
+
+def after(settings):
+    """What an abort may have changed: the rewind's state, whether it is being aborted, and the candidate's."""
+    with transaction(settings.registry_url) as connection:
+        being_aborted = rewinds.fact(connection, "rw-1", rewinds.ABORTING)
+        job, stream = generations.read(connection, NEW), streams.read(connection, NEW)
+        return rewinds.read(connection, "rw-1").state, being_aborted, job.state, stream.wish
+
+
+def test_a_rewind_whose_job_is_live_is_not_aborted_and_the_job_runs_on(settings):
+    candidate(settings, "rw-1")
+    with transaction(settings.registry_url) as connection:
+        generations.switch(connection, "visits_converter", OLD, NEW, 1, timedelta(hours=1))
+        publications.hold(connection, "visits_converter", 2, NEW, "rw-1")
+    with pytest.raises(RefusedError, match=f"rewind_id: {NEW} is live: the pointer has moved. Roll back"):
+        abort.run(settings, "rw-1", "")
+    assert after(settings) == (lifecycle.ACTIVE, None, lifecycle.LIVE, streams.RUN)
+    with transaction(settings.registry_url) as connection:
+        assert publications.find(connection, "visits_converter", 2).held_by == "rw-1"
+
+
+def test_an_abort_leaves_alone_what_another_rewind_made_under_the_name(settings):
+    candidate(settings, "rw-0")
+    abort.run(settings, "rw-1", "wrong rates")
+    assert after(settings) == (lifecycle.ABORTED, {"reason": "wrong rates"}, lifecycle.CANDIDATE, streams.RUN)
+
+
+@pytest.mark.parametrize(
+    ("action", "reason", "problem"),
+    [
+        (offers.APPROVE, " ", "reason: is empty. A failed verdict needs one"),
+        (offers.ABORT, "why", "action: abort is not possible for rw-1 now. Look at the page again"),
+        (offers.APPROVE, "why", ""),
+    ],
+)
+def test_what_the_page_does_not_offer_or_lacks_its_reason_reaches_nobody(monkeypatch, action, reason, problem):
+    asked: list[tuple[str, str]] = []
+
+    async def answer(_request, dag_id, _rewind_id, chosen, why):
+        asked.append((chosen, why))
+        return dag_id
+
+    monkeypatch.setattr(offers, "offers", lambda *_: [Offer(offers.APPROVE, "Approve", "", offers.NEEDED)])
+    pipeline, rewind = SimpleNamespace(name="visits_converter"), SimpleNamespace(id="rw-1")
+    wanted = Act(None, None, SimpleNamespace(answer=answer), pipeline, rewind, reason, None)
+    if not problem:
+        assert asyncio.run(actions.act(action, wanted)) == "answered Approve to run rewind_visits_converter"
+        assert asked == [("Approve", "why")]
+        return
+    with pytest.raises(RefusedError, match=problem):
+        asyncio.run(actions.act(action, wanted))
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("live", "cut_over", "offered"),
+    [(OLD, "pending", [offers.ABORT]), (OLD, "failed", [offers.ABORT]), (OLD, "running", []), (NEW, "failed", [])],
+)
+def test_an_abort_is_offered_until_the_pointer_moves_also_where_the_step_failed_after_that(live, cut_over, offered):
+    states = {"cut_over": cut_over, "observe": "pending"}
+    rewind = SimpleNamespace(job_id=NEW, step=lambda name: SimpleNamespace(state=states[name]))
+    assert [offer.name for offer in offers._ends(SimpleNamespace(live=live), rewind)] == offered
+
+
+@pytest.mark.parametrize("name", ["../app.py", "../assets/index.html", "./index.html", ".index.html", "none.css"])
+def test_only_files_of_the_page_itself_are_served(name):
+    assert app._asset("index.html").status_code == 200
+    with pytest.raises(HTTPException) as refused:
+        app._asset(name)
+    assert refused.value.status_code == 404
+
+
+def test_an_action_goes_by_the_registry_as_it_is_now(settings, monkeypatch):
+    done: list[str] = []
+    state = SimpleNamespace(
+        settings=lambda: settings,
+        forget=lambda: done.append("forgot"),
+        look=lambda pipeline: done.append(f"looked at {pipeline}"),
+    )
+    monkeypatch.setattr(app.rewind_page, "seen", lambda *_: "seen")
+    assert app._seen(state, "rw-1") == "seen"
+    assert done == ["forgot", "looked at visits_converter"]
