@@ -26,6 +26,7 @@ from rewind.local.demo.driver import living_drivers
 from tests.scenarios.airflow_life import visit
 from tests.scenarios.mirroring import compaction_figures, kill_and_compare
 from tests.support.stage import Stage
+from tests.support.targets import make
 from tests.support.workshop import Workshop, wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
@@ -34,21 +35,6 @@ Figure = Callable[[str, object], None]
 SEED = int(os.environ.get("SEED", "7"))
 CHEAPEST_CPU_SECONDS = 12
 DEMO_SECONDS = 600
-
-
-def make(folder: Path, target: str, log: Path) -> tuple[int, float]:
-    """Run a target with caches of its own, its output in a file; return its exit code and wall seconds."""
-    # Nor as a part of the make that runs this test: its options and variables are not meant for the target.
-    outer = ("REWIND_", "PYTHONPATH", "MAKE", "MFLAGS", "ARGS", "WHAT")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
-    environment |= {"HOME": str(log.parent / "home"), "XDG_CACHE_HOME": str(log.parent / "cache")}
-    (log.parent / "home").mkdir(exist_ok=True)
-    begun = time.monotonic()
-    with log.open("wb") as output:
-        done = subprocess.run(
-            ["make", target], cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
-        )
-    return done.returncode, time.monotonic() - begun
 
 
 def test_shows_1_and_6_the_demo_from_a_fresh_clone(figure: Figure, project: Path, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.workshop import wait_for
 
 from rewind.local import stack
 from rewind.local.stack import Stack
 from tests.scenarios import quick_stack
 from tests.scenarios.quick_stack import Demo
+from tests.support.workshop import wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(7_200)]
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from rewind.control import database
 from rewind.control.database import transaction
 from tests.support import postgres
+from tests.support import registry as registry_of_tests
 from tests.support.fakes import installation
 
 _numbers = itertools.count(1)
@@ -27,7 +28,7 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_registry(postgres_server: str) -> str:
-    """An empty registry that no test writes to: each gets a copy, which is made faster than the tables."""
+    """An empty registry on the server."""
     url = postgres.another(postgres_server, "registry")
     database.upgrade(url)
     return url
@@ -35,13 +36,24 @@ def postgres_registry(postgres_server: str) -> str:
 
 @pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty registry."""
+    """The URL of an empty registry. Its tables stay as they are; a test that changes them asks for `own_url`."""
     if request.param == "sqlite":
         yield installation(tmp_path / "home").registry_url
     else:
-        made = postgres.another(
-            request.getfixturevalue("postgres_registry"), f"copy{next(_numbers)}", template="registry"
-        )
+        made = request.getfixturevalue("postgres_registry")
+        yield made
+        # A database for each test would take ten times as long.
+        registry_of_tests.clear(made)
+
+
+@pytest.fixture(params=DATABASES)
+def own_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty registry that nobody else uses."""
+    if request.param == "sqlite":
+        yield installation(tmp_path / "home").registry_url
+    else:
+        empty = request.getfixturevalue("postgres_registry")
+        made = postgres.another(empty, f"copy{next(_numbers)}", template="registry")
         yield made
         postgres.drop(made)
 

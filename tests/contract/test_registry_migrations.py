@@ -49,31 +49,31 @@ def test_from_nothing(bare_url):
         assert connection.execute(select(schema.changes.c.number)).scalars().all() == [0]
 
 
-def test_from_the_first_release_with_what_it_has_recorded(url):
-    with transaction(url) as connection:
+def test_from_the_first_release_with_what_it_has_recorded(own_url):
+    with transaction(own_url) as connection:
         made = create(connection)
         generations.set_first(connection, G1)
         progress.record(connection, G1, 1, Batch(4, {0: 5}, {0: 9}, 4, now()))
-    undo_triggers(url)
-    first_release(url)
-    assert differences(url) != []
+    undo_triggers(own_url)
+    first_release(own_url)
+    assert differences(own_url) != []
 
-    database.upgrade(url)
-    assert differences(url) == []
-    with transaction(url) as connection:
+    database.upgrade(own_url)
+    assert differences(own_url) == []
+    with transaction(own_url) as connection:
         assert generations.live(connection, "visits_converter")[0].frozen == made.frozen
         assert progress.newest(connection, G1).closing_watermark == 0
-    before = changes.number(url)
-    with transaction(url) as connection:
+    before = changes.number(own_url)
+    with transaction(own_url) as connection:
         progress.record(connection, G1, 1, Batch(5, {0: 9}, {0: 12}, 3, now(), 1, 2))
-    assert changes.number(url) > before
+    assert changes.number(own_url) > before
 
 
-def test_a_registry_of_a_newer_release_is_left_alone(url):
-    with transaction(url) as connection:
+def test_a_registry_of_a_newer_release_is_left_alone(own_url):
+    with transaction(own_url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(RefusedError, match=r"registry: was migrated by a newer release .*9999"):
-        database.upgrade(url)
+        database.upgrade(own_url)
 
 
 def undo_triggers(url):

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
-from tests.workshop import wait_for
 
 from rewind.control import leases, pointer
 from rewind.control.leases import Holder
@@ -22,6 +21,7 @@ from rewind.control.snapshot import snapshot
 from rewind.core.errors import RewindError
 from rewind.local import stack
 from rewind.local.stack import Stack
+from tests.support.workshop import wait_for
 
 BURN = "while True: pass"
 
@@ -98,7 +98,7 @@ class Demo:
     def _read(self) -> None:
         """Take down what it says, with the time of each line."""
         assert self.process.stdout is not None
-        with self.log.open("wb") as log:
+        with self.log.open("wb", buffering=0) as log:
             for line in self.process.stdout:
                 log.write(line)
                 self.lines.append(line.decode(errors="replace").rstrip())

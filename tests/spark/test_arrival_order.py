@@ -103,6 +103,7 @@ def test_c03_what_arrived_first_is_fed_first_and_nothing_is_late(
     assert counted(session, mirrored, 2, tmp_path / "rewind", made) == FIVE_EACH
 
 
+@pytest.mark.full
 @pytest.mark.shows("stateful", c03_windows_after_a_compaction=FIVE_EACH)
 def test_c03_a_compaction_changes_nothing(session: SparkSession, mirrored: str, tmp_path: Path) -> None:
     before = cut(session, mirrored, 2, 5)

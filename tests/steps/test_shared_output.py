@@ -28,7 +28,7 @@ from tests.scenarios.shared_life import LIFE, SHARED, in_topic, live_through
 from tests.support import fakes
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(1_800)]
 
 
 # --- drawn histories

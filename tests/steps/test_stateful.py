@@ -13,7 +13,7 @@ from tests.scenarios.late_visits import produce, visits
 from tests.support import oracle
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def batches(shop: Workshop, job_id: str) -> list[Batch]:

@@ -12,7 +12,7 @@ from rewind.control import tables
 from tests.scenarios.late_rows import clicks, repaired
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(900)]
 
 USERS = {
     1: "08:59 09:06 09:15 09:21 09:30 09:35 09:40 09:49 09:50 09:51 09:52 "

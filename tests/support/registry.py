@@ -7,9 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, insert
 
-from rewind.control import generations
+from rewind.control import generations, schema
+from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RewindError
 from rewind.core.plan import Plan, Request
@@ -42,6 +43,15 @@ def a_plan(number: int = 2, **changes: Any) -> Plan:
     """Return the plan of a generation."""
     asked = {"request": Request(NAME, reason="a bug"), "job_id": f"{NAME}-g{number}", "mirror_version": 7}
     return fakes.plan(**asked | changes)
+
+
+def clear(url: str) -> None:
+    """Delete all that a registry holds, as if it had just been made."""
+    with transaction(url) as connection:
+        for table in reversed(schema.metadata.sorted_tables):
+            connection.execute(delete(table))
+        connection.execute(insert(schema.protocol).values(number=schema.PROTOCOL))
+        connection.execute(insert(schema.changes).values(number=0))
 
 
 def raced(act: Callable[[int], Any], count: int) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         files[_file(item.nodeid)] += known.get(item.nodeid, 0.0)
     items.sort(key=lambda item: (not item.nodeid.startswith(STAGE), -files[_file(item.nodeid)], _file(item.nodeid)))
+
+
+def one_soon(cases: Iterable[Any]) -> list[Any]:
+    """Return the parameters of a dear test, of which `make test` runs the first alone."""
+    first, *others = cases
+    return [first, *(pytest.param(*_tuple(case), marks=pytest.mark.full) for case in others)]
+
+
+def _tuple(case: Any) -> tuple[Any, ...]:
+    return case if isinstance(case, tuple) else (case,)
 
 
 def recorded() -> dict[str, float]:

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from tests.fakes import installation
 
 from rewind.control import leases, step_lease, streams
 from rewind.control.database import transaction
@@ -19,6 +18,7 @@ from rewind.core.settings import Settings
 from rewind.local import processes
 from rewind.local.demo import workers
 from rewind.local.processes import Command
+from tests.support.fakes import installation
 
 SLEEP = "import time; time.sleep(600)"
 JOB, MIRROR = "visits_converter-g1", "mirror-visits"

@@ -6,6 +6,8 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +24,8 @@ from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
-from rewind.local.airflow_api import AirflowApi
+from rewind.local import airflow
+from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.demo import workers
 from rewind.local.demo.errors import DemoError
 from rewind.local.progress import Look
@@ -174,8 +177,20 @@ class World:
             return Look(dag_id in known or None, f"{len(known)} DAGs are there", known)
 
         self.waits.until(f"the DAG {dag_id}", look, pause=1)
+        run_id = f"demo__{datetime.now(UTC).isoformat()}"
+        airflow.patiently(
+            self.stack.airflow, f"{dag_id} to start", lambda: self._trigger(dag_id, conf, run_id), self.waits
+        )
+        return run_id
+
+    def _trigger(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> None:
         self.api.unpause(dag_id)
-        return str(self.api.trigger(dag_id, conf)["dag_run_id"])
+        try:
+            self.api.trigger(dag_id, conf, run_id)
+        except AirflowApiError as refused:
+            # An earlier try was carried out although it was answered with an error.
+            if refused.status != HTTPStatus.CONFLICT:
+                raise
 
     def run_ended(self, dag_id: str, run_id: str) -> bool:
         """Return whether a run has ended well.
