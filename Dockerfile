@@ -17,10 +17,11 @@ USER rewind
 
 FROM base AS built
 # First what changes seldom: a change of code then takes neither a download nor the start-up archive.
-COPY --chown=rewind requirements.txt jars.xml jars.sha256 ./
+COPY --chown=rewind requirements-setup.txt requirements.txt jars.xml jars.sha256 ./
 COPY --chown=rewind scripts scripts
 COPY --chown=rewind include/rewind include/rewind
-RUN REWIND_HOME=/tmp/setup python scripts/setup.py --runtime && rm -rf /tmp/setup
+# Compiled here once, for nothing that runs in a container may write beside the code.
+RUN UV_COMPILE_BYTECODE=1 REWIND_HOME=/tmp/setup python scripts/setup.py --runtime && rm -rf /tmp/setup ~/.cache
 
 FROM base
 COPY --from=built --chown=rewind /opt/rewind/.venv .venv

@@ -1,7 +1,8 @@
 # Rewind. `make demo` and `make test` prepare everything they need.
 
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# What .venv was made with, else the first that fits; where none does, set-up says so.
+PYTHON ?= $(or $(shell for p in .venv/bin/python python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done),python3)
 BIN := .venv/bin
 REWIND := PYTHONPATH=include $(BIN)/python -m rewind
 HOME_FOLDER := $(or $(REWIND_HOME),.rewind)
@@ -9,15 +10,18 @@ WHAT ?=
 NAME ?= scheduler
 WORKERS ?= 2
 ARGS ?=
+TIERS := tests/stage tests/process tests/steps tests/contract tests/spark tests/dags tests/unit
+# Whole files, the longest first (tests/support/tiers.py).
+TESTS = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down status logs demo test mutants accept lint format lock clean
+.PHONY: help setup up down status logs demo test test-all mutants accept lint format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## prepare Java, .venv, the jars and the start-up archive; at once when nothing is missing
-	@test -n "$(PYTHON)" || { echo "setup: Python 3.11 or later is needed. Install python3.11 and python3.11-venv"; exit 1; }
+	@command -v $(PYTHON) > /dev/null || { echo "setup: there is no $(PYTHON). Install python3.11 and python3.11-venv, or name a Python from 3.11 to 3.13: make setup PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) scripts/setup.py
 
 up: setup ## start the local stack (REWIND_KAFKA_PORT, REWIND_AIRFLOW_PORT choose its ports)
@@ -35,15 +39,17 @@ logs: setup ## show a process's log: NAME=broker|api-server|scheduler|dag-proces
 demo: setup ## rewind a running pipeline from start to collected garbage, under load
 	@$(REWIND) demo $(ARGS)
 
-test: lint ## check the code and run all tests but the acceptance tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope tests/stage tests/process tests/contract tests/spark tests/dags tests/unit $(ARGS)
+test: lint ## check the code and run the tests that each change needs: ten minutes on two cores
+	$(TESTS) -m "not full" $(TIERS) $(ARGS)
+
+test-all: test ## run `make test`, then all other tests but the acceptance tests
+	$(TESTS) -m full $(TIERS) $(ARGS)
 
 mutants: setup ## plant faults one at a time: a test must notice each (ARGS="--only <part of a name>")
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-accept: setup ## run one acceptance test: WHAT=<word>
-	@test -n "$(WHAT)" || { echo "accept: say which: WHAT=$$(ls tests/acceptance | sed -n 's/^test_\(.*\)\.py$$/\1/p' | paste -sd'|')"; exit 2; }
-	$(BIN)/python -m pytest tests/acceptance/test_$(WHAT).py -s $(ARGS)
+accept: setup ## show what an issue asks for: WHAT=<word>
+	$(BIN)/python -m pytest --shows "$(WHAT)" -s $(ARGS)
 
 lint: setup ## check style, types and spelling, as CI and pre-commit do
 	$(BIN)/ruff format --check .
@@ -55,10 +61,8 @@ format: setup ## put the code into its style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: ## pin requirements.txt and requirements-dev.txt anew, with hashes (needs uv)
-	uv pip compile -q --python-version 3.11 --generate-hashes --custom-compile-command "make lock" requirements.in -o requirements.txt
-	uv pip compile -q --python-version 3.11 --generate-hashes --custom-compile-command "make lock" requirements-dev.in -o requirements-dev.txt
-	$(PYTHON) scripts/setup.py --relock-jars
+lock: ## pin requirements*.txt and jars.sha256 anew
+	$(PYTHON) scripts/setup.py --relock
 
 clean: down ## remove what tests and the stack left, but neither .venv nor the jars
 	cd $(HOME_FOLDER) && rm -rf airflow data demo kafka logs stack registry.db*

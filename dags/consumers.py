@@ -31,6 +31,7 @@ def consumers_dag(pipeline: str) -> DAG:
         tags=["rewind", pipeline],
     ) as dag:
         ConsumersSubmit(task_id="consumers", job="consumers", pipeline=pipeline)
+    form.keep_once(dag)
     return dag
 
 

@@ -9,10 +9,9 @@ The schedule is `REWIND_GARBAGE_SCHEDULE`, a cron expression, hourly by default.
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
-from rewind_airflow import notify, run
+from rewind_airflow import notify, run, schedules
 from rewind_airflow.submits import CollectSubmit
 
 with DAG(
@@ -20,7 +19,7 @@ with DAG(
     description="Delete what retired generations own",
     doc_md=__doc__,
     schedule=os.environ.get("REWIND_GARBAGE_SCHEDULE") or "0 * * * *",
-    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    start_date=schedules.begin(),
     catchup=False,
     # Here queueing is right: two collections have nothing to do at once.
     max_active_runs=1,

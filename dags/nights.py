@@ -16,10 +16,8 @@ default.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from airflow.sdk import DAG, Param
-from rewind_airflow import declared, nights, notify, run
+from rewind_airflow import declared, nights, notify, run, schedules
 
 from rewind.core.nights import LEAST_SHARE
 from rewind.core.pipeline import Pipeline
@@ -48,7 +46,7 @@ def nightly_dag(pipeline: Pipeline) -> DAG:
         description=f"Does the live job of {pipeline.name} still give the same answers?",
         doc_md=__doc__,
         schedule=nights.schedule(),
-        start_date=datetime(2025, 1, 1, tzinfo=UTC),
+        start_date=nights.first(schedules.begin()),
         # Nights that were missed are listed; to replay them is a person's decision.
         catchup=False,
         max_active_runs=1,

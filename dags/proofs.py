@@ -11,10 +11,9 @@ The schedule is `REWIND_PROOF_SCHEDULE`, a cron expression in UTC, nightly by de
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
-from rewind_airflow import notify, run
+from rewind_airflow import notify, run, schedules
 from rewind_airflow.submits import ProveSubmit
 
 with DAG(
@@ -22,7 +21,7 @@ with DAG(
     description="Look for records that a mirror has lost",
     doc_md=__doc__,
     schedule=os.environ.get("REWIND_PROOF_SCHEDULE") or "30 2 * * *",
-    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    start_date=schedules.begin(),
     catchup=False,
     # Here queueing is right: the second has little left to read.
     max_active_runs=1,

@@ -95,6 +95,7 @@ def rewind_dag(pipeline: str) -> DAG:
         # hand, skipped or lost, so the task looks into the registry, and so does the abort itself. `announce` and
         # `observe` are left out: after the switch there is nothing to abort.
         [plan, go_on, spin_up, backfill, start, catch_up, validate, approve, cut_over, merge] >> abort
+    form.keep_once(dag)
     return dag
 
 

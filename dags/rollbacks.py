@@ -32,6 +32,7 @@ def rollback_dag(pipeline: str) -> DAG:
         RollbackSubmit(task_id="rollback", job="rollback", pipeline=pipeline) >> AnnounceRollback(
             task_id="announce", pipeline=pipeline
         )
+    form.keep_once(dag)
     return dag
 
 

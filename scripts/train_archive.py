@@ -1,7 +1,7 @@
 """Training run for the class-data archive: touches the classes that the jobs load.
 
-Started by set-up as `spark-submit train_archive.py FOLDER`, with the class path and options of a job.
-With `--prove` it only starts a session, which is enough for `-Xshare:on` to refuse a stale archive.
+Started by set-up as `spark-submit train_archive.py FOLDER`, with the class path and options of a job. It says how far
+it is. With `--prove` it does nothing: the JVM that runs it compares an archive with its class path before all else.
 """
 
 from __future__ import annotations
@@ -23,26 +23,38 @@ IMPATIENT = {
 
 
 def main(arguments: list[str]) -> None:
-    """Run the training, or with `--prove` start and stop a session."""
+    """Run the training, or with `--prove` nothing."""
+    if arguments[0] == "--prove":
+        return
     spark = SparkSession.builder.getOrCreate()
-    if arguments[0] != "--prove":
-        train(spark, Path(arguments[0]))
+    train(spark, Path(arguments[0]))
     spark.stop()
+    at(6, "writing the archive")
 
 
 def train(spark: SparkSession, folder: Path) -> None:
     """Write, stream, convert and compare a few rows, and knock at a broker that is not there."""
     mirror, copy = str(folder / "mirror"), str(folder / "copy")
+    at(1, "writing Delta")
     for _ in range(2):
         records(spark).write.format("delta").mode("append").partitionBy("ingest_date").save(mirror)
+    at(2, "streaming")
     stream(spark.readStream.format("delta").load(mirror), folder, copy)
+    at(3, "comparing")
     compare(spark.read.format("delta").load(mirror), spark.read.format("delta").load(copy))
+    at(4, "reading Kafka")
     expect_no_broker(
         lambda: spark.read.format("kafka").options(**NO_BROKER, **IMPATIENT, subscribe="none").load().count()
     )
+    at(5, "writing Kafka")
     expect_no_broker(
         lambda: records(spark).select("key", "value").write.format("kafka").options(**NO_BROKER, topic="none").save()
     )
+
+
+def at(number: int, doing: str) -> None:
+    """Say how far the training is, for set-up to show."""
+    print(f"TRAINING {number} of 7: {doing}", flush=True)
 
 
 def records(spark: SparkSession) -> DataFrame:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 from rewind.control import database, jvm, supervise
 from rewind.core.settings import Settings, from_environment
@@ -16,20 +15,9 @@ from rewind.local import broker as local_broker
 from rewind.local.broker import Broker
 from tests.support.workshop import Workshop
 
-pytest_plugins = ["tests.support.spark_session"]
+pytest_plugins = ["tests.support.shows", "tests.support.spark_session", "tests.support.tiers"]
 
 PROJECT = Path(__file__).resolve().parents[1]
-
-
-class _ByNeed(LoadScopeScheduling):
-    """Two workers: beside the tests that start brokers, drivers and Airflow, one after the other, run all the rest."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "processes" if nodeid.startswith(("tests/process/", "tests/stage/", "tests/contract/")) else "rest"
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return _ByNeed(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -8,19 +8,15 @@ from pathlib import Path
 
 from rewind.control import pipelines
 from rewind.control.pipelines import Broken
-from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.core.settings import from_environment
+from rewind.core.settings import pipelines_folder
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the declared pipelines: the settings' own, or the checkout's where there is no stack."""
-    try:
-        return from_environment(environment).pipelines
-    except RefusedError:
-        return Path(environment.get("REWIND_PIPELINES") or CHECKOUT / "include" / "pipelines")
+    """Return the folder of the declared pipelines."""
+    return pipelines_folder(environment, CHECKOUT)
 
 
 def good() -> list[Pipeline]:

@@ -57,6 +57,11 @@ def schedule(environment: Mapping[str, str] = os.environ) -> CronDataIntervalTim
     return None if environment.get(SCHEDULE) == NEVER else timetable(environment)
 
 
+def first(since: datetime, environment: Mapping[str, str] = os.environ) -> datetime:
+    """Return when the first night of an installation begins: it is the one in which the installation was made."""
+    return plain(timetable(environment).infer_manual_data_interval(run_after=pendulum.instance(since)).end)
+
+
 def missed(table: CronDataIntervalTimetable, since: datetime | None, until: datetime) -> list[Interval]:
     """Return the intervals between two instants, in order, none for no first instant: nights that had no run."""
     found: list[Interval] = []

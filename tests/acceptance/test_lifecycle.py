@@ -1,4 +1,7 @@
-"""What the issue `lifecycle` asks to be shown, at full length; `make accept WHAT=lifecycle`."""
+"""What the issue `lifecycle` asks to be shown at full length; its other lines are marked in the tiers.
+
+`make accept WHAT=lifecycle` runs both.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,11 @@ from rewind.control import rewinds
 from rewind.control.database import transaction
 from rewind.local import processes
 from rewind.local.demo.driver import living_drivers
-from tests.process.test_frozen import test_edits_reach_no_generation_and_a_changed_bundle_is_refused
+from tests.scenarios.airflow_life import visit
 from tests.scenarios.mirroring import compaction_figures, kill_and_compare
-from tests.stage.test_lifecycle import visit
-from tests.steps.test_mirror import (
-    test_a_paused_and_throttled_backfill_resumes,
-    test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint,
-)
 from tests.support.stage import Stage
+from tests.support.targets import make
 from tests.support.workshop import Workshop, wait_for
-
-__all__ = [
-    "test_a_paused_and_throttled_backfill_resumes",
-    "test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint",
-    "test_edits_reach_no_generation_and_a_changed_bundle_is_refused",
-]
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
@@ -42,21 +35,6 @@ Figure = Callable[[str, object], None]
 SEED = int(os.environ.get("SEED", "7"))
 CHEAPEST_CPU_SECONDS = 12
 DEMO_SECONDS = 600
-
-
-def make(folder: Path, target: str, log: Path) -> tuple[int, float]:
-    """Run a target with caches of its own, its output in a file; return its exit code and wall seconds."""
-    # Nor as a part of the make that runs this test: its options and variables are not meant for the target.
-    outer = ("REWIND_", "PYTHONPATH", "MAKE", "MFLAGS", "ARGS", "WHAT")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(outer)}
-    environment |= {"HOME": str(log.parent / "home"), "XDG_CACHE_HOME": str(log.parent / "cache")}
-    (log.parent / "home").mkdir(exist_ok=True)
-    begun = time.monotonic()
-    with log.open("wb") as output:
-        done = subprocess.run(
-            ["make", target], cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
-        )
-    return done.returncode, time.monotonic() - begun
 
 
 def test_shows_1_and_6_the_demo_from_a_fresh_clone(figure: Figure, project: Path, tmp_path: Path) -> None:

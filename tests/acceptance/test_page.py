@@ -19,13 +19,12 @@ from tests.scenarios import page_load
 from tests.scenarios.airflow_life import UPPER
 from tests.scenarios.browser_life import NOTIFIER, live_in_a_browser
 from tests.scenarios.shell_life import live_at_a_shell, quarantined_and_told
-from tests.support import axe, browser, page_states
+from tests.support import axe, browser, evidence_body, page_states
 from tests.support.browser import Page
 from tests.support.mailbox import mailbox
 from tests.support.page_server import Site, id_of, serving
 from tests.support.page_states import CANDIDATE, HOSTILE, LIVE, REWIND_ID
 from tests.support.stage import Stage
-from tests.unit import test_evidence
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -126,7 +125,7 @@ def test_axe_finds_what_is_planted(installation, site, page, project):
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_serious_in_the_evidence(page, project, tmp_path, artefacts, width, scheme):
     path = tmp_path / "verdict-2.html"
-    path.write_text(evidence_page.page(test_evidence.BODY, Approval(2, "approve", "ada", "known")))
+    path.write_text(evidence_page.page(evidence_body.BODY, Approval(2, "approve", "ada", "known")))
     page.look(width, scheme)
     page.open(path.as_uri())
     page.until("document.querySelector('h1')")

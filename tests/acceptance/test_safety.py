@@ -207,7 +207,7 @@ def test_shows_6_a_race_with_a_rollback_never_deletes_a_standby(
 
 
 def test_shows_7_consumers_over_a_switch_and_a_rollback(figure: Figure, workshop: Callable[..., Workshop]) -> None:
-    found = readers.check(workshop("readers", 3), readers=20, records=600, seed=7)
+    found = readers.check(Life(workshop("readers", 3), (readers.MOVED,)), readers=20, records=600, seed=7)
     figure("consumers", found["groups"])
     figure("source_records_missed", 0)
     figure("repeats_as_reported", found["repeats"])

@@ -1,4 +1,7 @@
-"""What the issue `verdict` asks to be shown; `make accept WHAT=verdict`."""
+"""What the issue `verdict` asks to be shown at full length; its other lines are marked in the tiers.
+
+`make accept WHAT=verdict` runs both.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from rewind.core.pipeline import KAFKA
 from rewind.core.settings import Settings
 from tests.scenarios import nightly_kills, nightly_line, nightly_week, nightly_wrong, planted, planted_windows, rechecks
 from tests.scenarios.browser_life import NOTIFIER
-from tests.spark import test_compare, test_compare_rules, test_expectations, test_mirror_maintenance, test_null_gate
-from tests.spark.test_expectations import rows  # noqa: F401 - the rows of C43
-from tests.spark.test_mirror_maintenance import path  # noqa: F401 - the mirror of C37
 from tests.support import fakes
 from tests.support.mailbox import mailbox
 from tests.support.stage import Stage
@@ -69,43 +69,6 @@ def test_shows_5_half_of_a_million_differ(figure: Figure, spark: SparkSession) -
     assert heap <= 2**30
     found = planted.check_half(spark, ROWS)
     figure("half_of_a_million_differ_with_a_heap_of_MiB", [heap // 2**20, found])
-
-
-def test_shows_3_c09(figure: Figure, spark: SparkSession) -> None:
-    test_compare.test_c09_null_keys_match_and_a_lost_repeat_is_seen(spark)
-    figure("c09", "null keys match, a lost repeat is seen")
-
-
-def test_shows_3_c12(figure: Figure, spark: SparkSession) -> None:
-    test_compare.test_c12_what_lies_beyond_the_lower_position_is_open_not_missing(spark)
-    figure("c12", "beyond the lower position is open")
-
-
-def test_shows_3_c33(figure: Figure, spark: SparkSession) -> None:
-    test_compare_rules.test_c33_floats_nan_and_negative_zero(spark)
-    figure("c33_equal", sum(same for *_, same in test_compare_rules.C33))
-
-
-def test_shows_3_c34(figure: Figure, spark: SparkSession) -> None:
-    test_compare_rules.test_c34_columns_that_never_match_hide_no_difference(spark)
-    figure("c34", "1 difference in page; undeclared, at and trace are named")
-
-
-def test_shows_3_c37(figure: Figure, spark: SparkSession, tmp_path: Path, path: str) -> None:  # noqa: F811
-    settings: Settings = fakes.installation(tmp_path / "home")
-    test_null_gate.test_c37_a_field_that_changes_its_type(spark, tmp_path / "gated")
-    test_mirror_maintenance.test_c37_a_field_that_nobody_declared_is_told_until_it_is(spark, settings, path)
-    figure("c37_share_of_nulls_live_and_candidate", "0 % and 33.3 %: fails")
-
-
-def test_shows_3_c43(figure: Figure, rows: DataFrame, tmp_path: Path) -> None:  # noqa: F811
-    test_expectations.test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path)
-    figure("c43_unexpected_of_1000", 432)
-
-
-def test_shows_3_a_check_that_raises(figure: Figure, rows: DataFrame, tmp_path: Path) -> None:  # noqa: F811
-    test_expectations.test_one_that_raises_is_an_error_and_takes_no_other_away(rows, tmp_path)
-    figure("a_suite_whose_check_raises", "error")
 
 
 def test_shows_3_and_4_two_weeks_of_nights(figure: Figure, jars: Path, tmp_path: Path) -> None:

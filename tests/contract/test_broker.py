@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ from rewind.control import broker as real
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.world import Topic
 from tests.support.fakes import FakeBroker
+from tests.support.signatures import public
 
 _numbers = itertools.count(1)
 
@@ -218,13 +218,6 @@ def test_records_come_by_partition_and_offset(kafka, name):
 
 
 def test_the_fake_has_the_public_methods_of_the_real_one():
-    def public(kind):
-        return {
-            n: list(inspect.signature(m).parameters)
-            for n, m in vars(kind).items()
-            if inspect.isfunction(m) and n[0] != "_"
-        }
-
     fake = public(FakeBroker)
     assert fake.pop("make")
     assert fake.pop("member")

@@ -36,6 +36,8 @@ def described(dag):
         "tasks": {task.task_id: type(task).__name__ for task in dag.tasks},
         "waits": {t.task_id: [t.mode, t.pool, t.retries] for t in dag.tasks if hasattr(t, "mode")},
         "silent": [t.task_id for t in dag.tasks if not t.on_failure_callback],
+        "params": {t.task_id: sorted(t.params) for t in dag.tasks if t.params and len(dag.params) > 2},
+        "start": None if dag.start_date is None else dag.start_date.isoformat(),
         "links": {t.task_id: [link.name for link in t.operator_extra_links] for t in dag.tasks},
         "schedule": dag.schedule if isinstance(dag.schedule, str | None) else dag.schedule.serialize(),
         "max_active_runs": dag.max_active_runs,
@@ -61,7 +63,7 @@ SHIPPED = (
 
 @pytest.fixture(scope="module")
 def parses(tmp_path_factory):
-    """The DAGs with every setting unset, with some pipelines broken, and without any, parsed in one process."""
+    """The DAGs with every setting unset, with some broken pipelines, without any, and of an installation."""
     folder, empty = tmp_path_factory.mktemp("pipelines"), tmp_path_factory.mktemp("empty")
     for name, yaml in PIPELINES.items():
         (folder / name).mkdir()
@@ -70,7 +72,12 @@ def parses(tmp_path_factory):
     cron = "*/5 * * * *"
     schedules = {"REWIND_GARBAGE_SCHEDULE": cron, "REWIND_PROOF_SCHEDULE": "7 1 * * *"}
     schedules |= {"REWIND_NIGHTLY_SCHEDULE": "never"}
+    home = tmp_path_factory.mktemp("home")
+    (home / "data").mkdir()
+    (home / "data" / "since").write_text("2026-03-01T12:34:00+00:00")
+    made = {"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1", "REWIND_PIPELINES": str(folder)}
     asked = [{}, {"REWIND_PIPELINES": str(folder)}, {"REWIND_PIPELINES": str(empty), **schedules}]
+    asked.append({**made, "REWIND_NIGHTLY_SCHEDULE": ""})
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("REWIND_", "AIRFLOW_"))}
     own = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")), "PYTHONPATH": str(PROJECT / "include")}
     command = [sys.executable, "-c", PARSE, str(PROJECT / "dags")]
@@ -179,6 +186,21 @@ def test_only_the_shared_dags_and_the_nights_are_scheduled(checkout):
         "prove_mirrors": "30 2 * * *",
         **{f"nightly_replay_{name}": {"expression": "30 2 * * *", "timezone": "UTC"} for name in SHIPPED},
     }
+
+
+def test_a_long_form_is_kept_by_its_dag_and_not_by_each_task(checkout):
+    forms = ("rewind", "rollback", "consumers")
+    kept = {name: dag["params"] for name, dag in checkout["dags"].items() if name.startswith(forms)}
+    assert len(kept) == 3 * len(SHIPPED)
+    own = {f"rewind_{name}": {"approve": ["reason"]} for name in SHIPPED}
+    assert {name: params for name, params in kept.items() if params} == own
+
+
+def test_what_is_scheduled_begins_with_the_installation(parses):
+    for checkout, made in ((parses[0], "2025-01-01T00:00:00+00:00"), (parses[3], "2026-03-01T12:34:00+00:00")):
+        starts = {name: checkout["dags"][name]["start"] for name in ("collect_garbage", "prove_mirrors")}
+        assert starts == {"collect_garbage": made, "prove_mirrors": made}
+    assert parses[3]["dags"]["nightly_replay_visits"]["start"] == "2026-03-01T02:30:00+00:00"
 
 
 def test_a_second_rewind_is_refused_by_its_plan_and_not_queued(checkout):

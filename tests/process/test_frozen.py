@@ -17,7 +17,7 @@ from rewind.control import supervise
 from rewind.core.errors import IntegrityError
 from tests.support.workshop import PROJECT, Workshop, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(600)]
 
 VISIT = {"event_id": "click-1", "visit_id": 1, "event_time": "2025-09-04T07:00:00", "page": "home"}
 
@@ -34,6 +34,7 @@ def in_tree(tree: Path, shop: Workshop, call: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.shows("lifecycle", edits_that_reached_a_generation=0)
 def test_edits_reach_no_generation_and_a_changed_bundle_is_refused(
     workshop: Callable[..., Workshop], tmp_path: Path
 ) -> None:

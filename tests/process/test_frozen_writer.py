@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.frozen_writer import Life
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def test_a_woken_driver_writes_at_most_its_batch_and_ends(

@@ -15,7 +15,7 @@ from rewind.core.errors import RefusedError
 from tests.support.migrated import Release
 from tests.support.workshop import Workshop, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(600)]
 
 VISIT = {"event_id": "click-1", "visit_id": 1, "event_time": "2025-09-04T07:00:00", "page": "home"}
 

@@ -14,7 +14,7 @@ from rewind.control.broker import Broker
 from tests.scenarios.mirroring import kill_and_compare
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def test_the_mirror_equals_the_topic_across_kills_and_has_one_writer(

@@ -39,6 +39,8 @@ HALF_DONE = (
     ("collect_garbage", "after:delete.topic"),
 )
 """Moments whose half-done work only the world shows: the registry does not know of it yet."""
+NOTHING_LEFT = {"state": "collected", "undeleted": [], "topics": [], "folder": False, "group": {}, "refused": []}
+"""What is left of a collected job."""
 REWIND, ROLLBACK = "rw-0123456789", "rb-0123456789"
 
 
@@ -159,14 +161,7 @@ def check(life: Life, records: int) -> None:
     assert life.states() == {old: "live", new: "standby"}
     life.collect(new)
     assert life.states() == {old: "live", new: "collected"}
-    assert life.left_of(new) == {
-        "state": "collected",
-        "undeleted": [],
-        "topics": [],
-        "folder": False,
-        "group": {},
-        "refused": [],
-    }
+    assert life.left_of(new) == NOTHING_LEFT
     # Live was deployed as epoch 1; each switch is announced, however often its task died.
     assert life.epochs() == [1, 2, 3]
     assert life.left_of(old)["topics"] == [f"{life.shop.pipeline}-out-g1", f"{life.shop.pipeline}-out-g1-dead"]

@@ -12,13 +12,15 @@ from sqlalchemy import select
 
 from rewind.control import schema
 from rewind.control.broker import Broker
-from rewind.core import consumers, coordinates, crash
+from rewind.core import consumers, coordinates
 from rewind.core.consumers import Move
 from rewind.core.offsets import Vector
-from tests.scenarios.crashes import killed, visit
+from tests.scenarios.crashes import Life, visit
 from tests.support.workshop import Record, Workshop
 
 REWIND, ROLLBACK = "rw-00000000a1", "rb-00000000a1"
+MOVED = ("cut_over", "after:consumers.move")
+"""Where the mover of consumer groups is killed."""
 SELECTED = "    return visits.select("
 WITHOUT = '    return visits.where("visit_id % {} <> 0").select('
 
@@ -50,9 +52,9 @@ class Reader:
         Broker(self.shop.settings).commit(self.group, topic, upto)
 
 
-def check(shop: Workshop, readers: int, records: int, seed: int) -> Counter[str]:
+def check(life: Life, readers: int, records: int, seed: int) -> Counter[str]:
     """Draw readers, switch with `keep` and roll back with `replay`; return what was counted in all."""
-    rng = random.Random(seed)
+    shop, rng = life.shop, random.Random(seed)
     shop.edit_logic(SELECTED, WITHOUT.format(7))
     produce(shop, 0, records)
     old = shop.deploy()
@@ -64,7 +66,7 @@ def check(shop: Workshop, readers: int, records: int, seed: int) -> Counter[str]
     outputs = [f"{shop.pipeline}-out-g{n}" for n in (1, 2)]
     for reader in drawn:
         reader.read_on(outputs[0], shop.read(outputs[0]), rng)
-    new = switch(shop, [reader.group for reader in drawn], records)
+    new = switch(life, [reader.group for reader in drawn], records)
     found = Counter({"groups": readers})
     found += hold(drawn, outputs[1], shop.read(outputs[0]), moves(shop, REWIND))
 
@@ -73,7 +75,7 @@ def check(shop: Workshop, readers: int, records: int, seed: int) -> Counter[str]
         shop.caught_up(job)
     for reader in drawn:
         reader.read_on(outputs[1], shop.read(outputs[1]), rng)
-    roll_back(shop)
+    roll_back(life)
     back = moves(shop, ROLLBACK)
     assert [move.left_out for move in back.values()] == [0] * readers, "all was replayed"
     return found + hold(drawn, outputs[0], shop.read(outputs[1]), back)
@@ -98,28 +100,27 @@ def hold(readers: Sequence[Reader], topic: str, other: Sequence[Record], told: d
     return total
 
 
-def switch(shop: Workshop, groups: Sequence[str], records: int) -> str:
-    """Rewind with other logic while more is produced, and switch; the mover is killed once and run again."""
+def switch(life: Life, groups: Sequence[str], records: int) -> str:
+    """Rewind with other logic while more is produced, and switch."""
+    shop = life.shop
     shop.edit_logic(WITHOUT.format(7), WITHOUT.format(5))
     plan = shop.planned(REWIND, consumer_groups=list(groups))
     for step in ("spin_up", "backfill"):
-        shop.step(step, REWIND)
+        life.step(step, "--rewind-id", REWIND)
     shop.start(plan.job_id)
     produce(shop, records, records)
     for job in (plan.live_job_id, plan.job_id):
         shop.caught_up(job)
     shop.step("validate", REWIND)
     shop.approve(REWIND, "the filter is what was wrong")
-    ended = shop.submit("cut_over", "--rewind-id", REWIND, environment={crash.VARIABLE: "after:consumers.move"})
-    assert killed(ended), ended.output[-2_000:]
-    shop.step("cut_over", REWIND)
+    life.step("cut_over", "--rewind-id", REWIND)
     return plan.job_id
 
 
-def roll_back(shop: Workshop) -> None:
+def roll_back(life: Life) -> None:
     """Go back, the groups with the pointer: those that the switch moved need not be named again."""
     asked = json.dumps({"dry_run": False, "reason": "drawn", "only_new": consumers.REPLAY})
-    shop.run("rollback", "--rollback-id", ROLLBACK, "--pipeline", shop.pipeline, "--request", asked)
+    life.step("rollback", "--rollback-id", ROLLBACK, "--pipeline", life.shop.pipeline, "--request", asked)
 
 
 def moves(shop: Workshop, move_id: str) -> dict[str, Move]:

@@ -89,6 +89,7 @@ def counted(session: SparkSession, path: str, version: int, home: Path, cut_: li
 FIVE_EACH = {"10:00": 5, "10:05": 5, "12:00": 5, "12:05": 5}
 
 
+@pytest.mark.shows("stateful", c03_windows=FIVE_EACH)
 def test_c03_what_arrived_first_is_fed_first_and_nothing_is_late(
     session: SparkSession, mirrored: str, tmp_path: Path
 ) -> None:
@@ -102,6 +103,8 @@ def test_c03_what_arrived_first_is_fed_first_and_nothing_is_late(
     assert counted(session, mirrored, 2, tmp_path / "rewind", made) == FIVE_EACH
 
 
+@pytest.mark.full
+@pytest.mark.shows("stateful", c03_windows_after_a_compaction=FIVE_EACH)
 def test_c03_a_compaction_changes_nothing(session: SparkSession, mirrored: str, tmp_path: Path) -> None:
     before = cut(session, mirrored, 2, 5)
     mirror.compact(session, mirrored, DAY, 100)

@@ -3,70 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.steps.comparison import compared_rows
 from rewind.steps.findings import Found, judge
 from rewind.transforms import parsing
 from rewind.transforms.compare import Sides
-
-SCHEMA = StructType().add("id", "long").add("page", "string").add("at", "timestamp")
-SIDES = Sides(SCHEMA, SCHEMA, ())
-HORIZON = {0: OffsetRange(0, 100)}
-LOCATED = (
-    "p int, o long, n int, repair int, kind string, key binary, value binary, reason string, "
-    "out_partition int, out_offset long"
-)
-
-
-def row(
-    o: int,
-    value: str | None,
-    *,
-    p: int = 0,
-    n: int = 0,
-    key: bytes | None = b"k",
-    kind: str = "row",
-    repair: int = 0,
-    at: int = 0,
-) -> tuple:
-    reason = "bad" if kind == "dead" else None
-    return (p, o, n, repair, kind, key, None if value is None else value.encode(), reason, 0, at)
-
-
-def page(o: int, name: str = "home", **more: object) -> tuple:
-    return row(o, f'{{"id":{o},"page":"{name}"}}', **more)
-
-
-def located(spark: SparkSession, rows: list[tuple]) -> DataFrame:
-    return spark.createDataFrame(rows, LOCATED)
-
-
-def compared(
-    spark: SparkSession,
-    live: list[tuple],
-    candidate: list[tuple],
-    sides: Sides = SIDES,
-    horizon: dict | None = None,
-) -> Found:
-    both = [located(spark, rows) for rows in (live, candidate)]
-    return compared_rows(both[0], both[1], sides, HORIZON if horizon is None else horizon)
-
-
-def classes(
-    spark: SparkSession,
-    live: list[tuple],
-    candidate: list[tuple],
-    sides: Sides = SIDES,
-    horizon: dict | None = None,
-) -> dict:
-    """Return the counts that are not 0, without the sum, and the fields that differ where some do."""
-    found = compared(spark, live, candidate, sides, horizon)
-    counts = {name: count for name, count in found.counts.items() if count and name not in ("rows", "dead_letters")}
-    return {**counts, **({"fields": found.fields} if found.fields else {})}
+from tests.support.compared_rows import HORIZON, SCHEMA, classes, page, row
 
 
 def test_equal_rows_in_any_order(spark: SparkSession) -> None:
@@ -96,6 +40,7 @@ def test_each_class_is_counted(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.shows("verdict", c09="null keys match, a lost repeat is seen")
 def test_c09_null_keys_match_and_a_lost_repeat_is_seen(spark: SparkSession) -> None:
     live = [page(0, key=None), page(1), page(1, at=1), page(2)]
     candidate = [page(2), page(0, key=None), page(1)]
@@ -108,6 +53,7 @@ def test_copies_of_one_source_that_differ_are_told_even_when_both_sides_agree_on
     assert judge(Found({"rows": 1, "repeated_differently": 1}), 1) == ("fail", "1 repeated_differently")
 
 
+@pytest.mark.shows("verdict", c12="beyond the lower position is open")
 def test_c12_what_lies_beyond_the_lower_position_is_open_not_missing(spark: SparkSession) -> None:
     live, candidate = [page(o) for o in range(121)], [page(o) for o in range(101)]
     horizon = {0: OffsetRange(0, 101)}

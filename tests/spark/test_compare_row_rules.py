@@ -12,7 +12,7 @@ from rewind.core.pipeline import APPEAR, ENTER, LEAVE, VANISH, ExpectedChange, P
 from rewind.steps.findings import Found, counted, judge
 from rewind.transforms import row_rules
 from rewind.transforms.compare import Sides
-from tests.spark.test_compare import SCHEMA, classes, page, row
+from tests.support.compared_rows import SCHEMA, classes, page, row
 
 RULES = (
     RowRule(APPEAR, "candidate.page = 'new' and live is null"),

@@ -14,7 +14,7 @@ from rewind.core.pipeline import INSTANT, TOLERANCE, UNORDERED, VOLATILE, Column
 from rewind.steps.findings import Found, likely_volatile
 from rewind.transforms import column_rules
 from rewind.transforms.compare import Sides
-from tests.spark.test_compare import compared, row
+from tests.support.compared_rows import compared, row
 
 NEAR = ColumnRule("price", TOLERANCE, relative=0.01, absolute=0.5)
 ANY = ColumnRule("stamp", VOLATILE)
@@ -127,6 +127,7 @@ C33 = [
 ]
 
 
+@pytest.mark.shows("verdict", c33_equal=sum(same for *_, same in C33))
 def test_c33_floats_nan_and_negative_zero(spark):
     """Case C33: a relative tolerance of 1e-9 on the columns of doubles alone."""
     rows = [[row(n, _text(n, case[0], case[side])) for n, case in enumerate(C33)] for side in (1, 2)]
@@ -135,6 +136,7 @@ def test_c33_floats_nan_and_negative_zero(spark):
     assert [n not in changed for n in range(len(C33))] == [same for *_, same in C33]
 
 
+@pytest.mark.shows("verdict", c34="1 difference in page; undeclared, at and trace are named")
 def test_c34_columns_that_never_match_hide_no_difference(spark):
     """Case C34: ten events, one with another page; the time of processing and a trace differ in all."""
     schema = StructType().add("event_id", "long").add("page", "string").add("at", "long").add("trace", "string")

@@ -13,7 +13,7 @@ from rewind.core.world import Topic
 from rewind.steps.comparison import compared_rows
 from rewind.steps.findings import Found
 from rewind.transforms.outputs import DEAD
-from tests.spark.test_compare import SIDES, located
+from tests.support.compared_rows import SIDES, located
 
 FIRST = {0: OffsetRange(0, 40), 1: OffsetRange(0, 30)}
 NEXT = {0: OffsetRange(40, 80), 1: OffsetRange(30, 70)}

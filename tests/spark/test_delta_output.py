@@ -50,6 +50,7 @@ def count(spark: SparkSession, path: str) -> int:
     return spark.read.format("delta").load(path).count()
 
 
+@pytest.mark.shows("stateful", c01_rows_after_a_fresh_checkpoint_and_a_replay=50)
 def test_c01_a_fresh_checkpoint_has_an_id_of_its_own_and_a_repeat_lands_once(spark: SparkSession, table: str) -> None:
     for number in range(4):
         delta_output.write(rows(spark, 10, number * 10), table, made(number))
@@ -60,6 +61,7 @@ def test_c01_a_fresh_checkpoint_has_an_id_of_its_own_and_a_repeat_lands_once(spa
     assert count(spark, table) == 50
 
 
+@pytest.mark.shows("stateful", c01_same_id_with_other_offsets="an error")
 def test_c01_a_write_under_an_id_that_the_table_holds_with_other_offsets_is_an_error(
     spark: SparkSession, table: str
 ) -> None:

@@ -39,6 +39,7 @@ def rows(session: SparkSession):
     return made.cache()
 
 
+@pytest.mark.shows("verdict", c43_unexpected_of_1000=432)
 def test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path):
     asked = {"output": [NOT_NULL, SMALL, EARLY, SOON]}
     found = expectations.answers(asked, {"output": rows}, tmp_path / "docs")
@@ -58,6 +59,7 @@ def test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path):
     assert (tmp_path / "docs" / "index.html").is_file()
 
 
+@pytest.mark.shows("verdict", a_suite_whose_check_raises="error")
 def test_one_that_raises_is_an_error_and_takes_no_other_away(rows, tmp_path):
     found = expectations.answers({"output": [RAISES, NOT_NULL]}, {"output": rows}, tmp_path / "docs")
     assert [answer.success for answer in found] == [None, False]

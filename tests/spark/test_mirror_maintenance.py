@@ -74,6 +74,7 @@ class Held:
         """Nothing to say."""
 
 
+@pytest.mark.shows("stateful", c24_rows_of_the_pinned_version_and_of_the_next="100 and 99")
 def test_c24_a_privacy_deletion_while_a_backfill_reads(spark: SparkSession, settings: Settings, path: str) -> None:
     candidate = with_tables(spark, settings)
     made = Chunks(spark, settings, candidate, PIPELINE, Held())  # type: ignore[arg-type]
@@ -108,6 +109,7 @@ def with_tables(spark: SparkSession, settings: Settings) -> Generation:
     return candidate
 
 
+@pytest.mark.shows("stateful", c24_chunks_begun_on_a_version_that_is_gone=0)
 def test_c24_a_version_that_a_vacuum_took_stops_a_wave_before_its_first_chunk(
     spark: SparkSession, settings: Settings, path: str
 ) -> None:
@@ -126,11 +128,14 @@ def test_c24_a_version_that_a_vacuum_took_stops_a_wave_before_its_first_chunk(
     assert cut == []
 
 
+@pytest.mark.shows("stateful", c24_missing_files="never ignored")
 def test_c24_missing_files_are_never_ignored(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     assert session("a step", "Europe/Paris").conf.get("spark.sql.files.ignoreMissingFiles") == "false"
 
 
+@pytest.mark.shows("stateful", c37_undeclared_field="lang told until declared")
+@pytest.mark.shows("verdict", c37_undeclared_field="lang told until declared")
 def test_c37_a_field_that_nobody_declared_is_told_until_it_is(
     spark: SparkSession, settings: Settings, path: str
 ) -> None:

@@ -79,6 +79,8 @@ def shares(
     return null_gate.counted(values, live, candidate).shares()
 
 
+@pytest.mark.shows("stateful", c37_share_of_nulls_live_and_candidate="0 % and 33.3 %: fails")
+@pytest.mark.shows("verdict", c37_share_of_nulls_live_and_candidate="0 % and 33.3 %: fails")
 def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) -> None:
     settings = fakes.installation(tmp_path)
     live, second, third = (

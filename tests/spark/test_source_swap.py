@@ -92,6 +92,7 @@ def test_before_anything_ran_there_is_nothing_to_check(swap: Swap) -> None:
     swap.check()
 
 
+@pytest.mark.shows("stateful", swap_with_a_batch_that_is_not_committed="refused")
 def test_1_a_batch_that_is_not_committed_forbids_the_swap(swap: Swap) -> None:
     swap.fill(3)
     with pytest.raises(StreamingQueryException, match="killed"):
@@ -104,6 +105,7 @@ def test_1_a_batch_that_is_not_committed_forbids_the_swap(swap: Swap) -> None:
     assert swap.counts == {"user-0": 6, "user-1": 6}, "Spark lets it pass, and the four records of the batch are lost"
 
 
+@pytest.mark.shows("stateful", swap_with_a_feed_not_read_to_its_end="refused")
 def test_1_a_feed_that_is_not_read_to_its_end_forbids_the_swap(swap: Swap) -> None:
     swap.fill(2)
     swap.run(checkpoint.FEED)
@@ -115,12 +117,14 @@ def test_1_a_feed_that_is_not_read_to_its_end_forbids_the_swap(swap: Swap) -> No
     assert swap.counts == {"user-0": 6, "user-1": 6}
 
 
+@pytest.mark.shows("stateful", swap_with_a_feed_that_was_never_read="refused")
 def test_1_a_feed_that_was_filled_and_never_read_forbids_the_swap(swap: Swap) -> None:
     swap.fill(1)
     with pytest.raises(RefusedError, match="batch None of counter-g2's history is not committed"):
         swap.check()
 
 
+@pytest.mark.shows("stateful", feed_once_kafka_was_read="never read again")
 def test_2_once_kafka_was_read_the_feed_is_never_read_again(swap: Swap) -> None:
     swap.fill(2)
     swap.run(checkpoint.FEED)
@@ -144,6 +148,7 @@ def test_2_once_kafka_was_read_the_feed_is_never_read_again(swap: Swap) -> None:
     assert swap.counts == {"user-0": 14, "user-1": 14}, "Spark reads the feed from its beginning, and counts it twice"
 
 
+@pytest.mark.shows("stateful", **{"restart_on_an_open_batch_checked_{checked}": "true raises, false reads it once"})
 @pytest.mark.parametrize("checked", ["true", "false"])
 def test_3_a_restart_on_a_batch_that_is_not_committed(swap: Swap, checked: str) -> None:
     swap.fill(2)
@@ -159,6 +164,7 @@ def test_3_a_restart_on_a_batch_that_is_not_committed(swap: Swap, checked: str) 
         assert swap.counts == {"user-0": 4, "user-1": 4}
 
 
+@pytest.mark.shows("stateful", swap_chunks="a file and a batch each")
 def test_4_a_chunk_is_one_file_and_a_batch_one_chunk(swap: Swap) -> None:
     feed.append(swap.records(0, 40).repartition(4), swap.feed, JOB, 0)
     feed.append(swap.records(40, 1), swap.feed, JOB, 1)
@@ -167,6 +173,7 @@ def test_4_a_chunk_is_one_file_and_a_batch_one_chunk(swap: Swap) -> None:
     assert [feed.consumed(end.end) for end in ends if end] == [1, 2]
 
 
+@pytest.mark.shows("stateful", swap_commit_of_several_files="refused, and a batch within one")
 def test_4_a_commit_of_several_files_is_refused_and_so_is_a_batch_within_one(swap: Swap) -> None:
     options = {"txnAppId": f"{JOB}-feed", "txnVersion": "0"}
     several = swap.records(0, 40).repartition(4)

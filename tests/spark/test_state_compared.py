@@ -22,6 +22,7 @@ from rewind.steps.state_comparison import StateFound
 from tests.support import cuts, fakes
 from tests.support.cuts import Arrival, Job
 from tests.support.fakes import TOPIC_ID
+from tests.support.tiers import one_soon
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -113,7 +114,8 @@ def told(found: StateFound, name: str) -> dict[str, int]:
     return {kind: count for kind, count in found.counts[OPERATORS[name]].items() if count}
 
 
-@pytest.mark.parametrize(("name", "kept"), EQUAL_KEYS)
+@pytest.mark.shows("stateful", **{"differing_keys_of_{kept}_in_the_state_of_{name}": 0})
+@pytest.mark.parametrize(("name", "kept"), one_soon(EQUAL_KEYS))
 def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     made = visits(80)
     found = compared(*jobs(name, cuts.cut(made, 2), cuts.cut(made, 5)))
@@ -121,7 +123,8 @@ def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     assert (found.sample, found.not_compared) == ((), "")
 
 
-@pytest.mark.parametrize(("name", "planted", "classes", "parts"), PLANTED)
+@pytest.mark.shows("stateful", **{"planted_in_one_record_of_{name}": "{classes}"})
+@pytest.mark.parametrize(("name", "planted", "classes", "parts"), one_soon(PLANTED))
 def test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, planted, classes, parts):
     made = visits(80)
     live, candidate = jobs(name, cuts.cut(made, 2), cuts.cut([*made[:-1], (1, planted)], 2))
@@ -136,11 +139,13 @@ def test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, pl
 
 @pytest.mark.parametrize(
     ("name", "classes"),
-    [
-        (COUNTER, {"equal": 2, "ahead": 1, "evicted": 1}),
-        (SESSIONS, {"ahead": 3}),
-        (ONCE, {"equal": 30, "ahead": 10, "evicted": 10}),
-    ],
+    one_soon(
+        [
+            (COUNTER, {"equal": 2, "ahead": 1, "evicted": 1}),
+            (SESSIONS, {"ahead": 3}),
+            (ONCE, {"equal": 30, "ahead": 10, "evicted": 10}),
+        ]
+    ),
 )
 def test_what_one_job_alone_has_read_or_closed_is_no_difference(jobs, name, classes):
     live, candidate = jobs(name, cuts.cut(visits(80), 2), cuts.cut(visits(70), 2))
@@ -159,6 +164,7 @@ def files(*made: Job) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in found}
 
 
+@pytest.mark.full
 def test_a_key_that_differs_by_lateness_alone_is_late(jobs, mirrored):
     late = [(0, visit(100, event_id="late", event_time=cuts.at("07:45")))]
     made = visits(80)
@@ -169,6 +175,7 @@ def test_a_key_that_differs_by_lateness_alone_is_late(jobs, mirrored):
     assert found.sample == ()
 
 
+@pytest.mark.full
 def test_warm_up_is_not_compared(jobs):
     made = visits(80)
     # The candidate lacks some minutes of an open window that began before both were whole.

@@ -133,6 +133,7 @@ def test_a_horizon_needs_a_watermark_that_is_no_longer(spark: SparkSession, stre
     assert contract.watermark_delay(unmarked, replace(pipeline, state_horizon="unbounded"), stream) is None
 
 
+@pytest.mark.shows("stateful", c36_watermark_without_delay="refused")
 def test_c36_a_watermark_without_delay_is_refused(stream: DataFrame) -> None:
     pipeline, _ = declared(COUNTER)
     with pytest.raises(RefusedError) as raised:

@@ -17,9 +17,10 @@ from rewind.core.offsets import OffsetRange, total
 from rewind.core.settings import Settings
 from rewind.steps import comparison, cut_over, findings, left_out
 from rewind.steps.findings import Found
-from tests.spark.test_compare import HORIZON, SIDES, located, page
 from tests.support import cuts, fakes
+from tests.support.compared_rows import HORIZON, SIDES, located, page
 from tests.support.cuts import Arrival, Job, at, millis
+from tests.support.tiers import one_soon
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -53,6 +54,7 @@ ONCE = [
 WINDOW = "visits_closed_windows"
 
 
+@pytest.mark.shows("stateful", c19_windows_that_a_start_cuts="not published")
 def test_c19_what_a_start_within_a_window_cuts_is_neither_published_nor_compared(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -69,6 +71,8 @@ def test_c19_what_a_start_within_a_window_cuts_is_neither_published_nor_compared
     assert differing(cuts.compared(live, cut)) == {"rows": 1, "equal": 1, "warm_up": 4}
 
 
+@pytest.mark.full
+@pytest.mark.shows("stateful", c19_windows_of_the_moved_start="equal")
 def test_c19_from_the_moved_start_the_window_is_whole(spark: SparkSession, settings: Settings) -> None:
     pipeline = cuts.shipped(WINDOW)
     own = cuts.own_session(spark, pipeline)
@@ -79,7 +83,8 @@ def test_c19_from_the_moved_start_the_window_is_whole(spark: SparkSession, setti
     assert differing(cuts.compared(live, moved)) == {"rows": 2, "equal": 2, "warm_up": 3}
 
 
-@pytest.mark.parametrize(("start", "trusted", "emitted", "found"), ONCE)
+@pytest.mark.shows("stateful", **{"c19_e1_emitted_by_the_candidate_from_{start}": "{emitted}"})
+@pytest.mark.parametrize(("start", "trusted", "emitted", "found"), one_soon(ONCE))
 def test_c19_an_event_is_not_emitted_twice_across_both_outputs(
     spark: SparkSession, settings: Settings, start: int, trusted: str | None, emitted: list[str], found: dict[str, int]
 ) -> None:
@@ -103,6 +108,7 @@ def test_c19_without_its_warm_up_a_candidate_takes_the_second_copy_for_the_first
     assert [source for key, source in job.sources() if key == E1] == ["0:31"]
 
 
+@pytest.mark.shows("stateful", c36_window_that_no_event_closes="1 open, then 1 equal")
 def test_c36_a_window_that_no_event_closes_is_open_and_no_difference(spark: SparkSession, settings: Settings) -> None:
     pipeline = cuts.shipped("visits_window_counter")
     own = cuts.own_session(spark, pipeline)
@@ -126,6 +132,8 @@ def test_c36_a_window_that_no_event_closes_is_open_and_no_difference(spark: Spar
 THE_BOOKS = [[0, 1, 2], [33, 34, 35], [66, 67, 68], [3, 4]]
 
 
+@pytest.mark.full
+@pytest.mark.shows("stateful", c36_records_late_in_live_and_candidate="2 and 0")
 def test_c36_the_report_counts_the_records_that_each_job_left_out(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +164,7 @@ def mirrored(job: Job) -> fakes.FakeBroker:
     return broker
 
 
+@pytest.mark.shows("stateful", c13_possibly_repeated="70-79; 5 repeats counted")
 def test_c13_a_driver_that_was_killed_within_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     settings = fakes.installation(tmp_path)
     live = fakes.generation()

@@ -21,6 +21,7 @@ def whole(last: int) -> dict[int, OffsetRange]:
     return {p: OffsetRange(0, last) for p in range(PARTITIONS)}
 
 
+@pytest.mark.full
 def test_outputs_that_grow_by_chance(pair: Pair) -> None:
     told = history(pair, 4, seed=11)
     assert told["went_on"] >= 2

@@ -13,12 +13,14 @@ from rewind.control.broker import Broker
 from rewind.control.pointer import resolve
 from rewind.local.airflow_api import AirflowApiError
 from tests.scenarios.airflow_cases import c28_collection_cleared, supervisor_lost
+from tests.scenarios.airflow_life import visit
 from tests.scenarios.step_cases import c25_orphan
 from tests.support.stage import Stage
 from tests.support.stub_stage import StubStage, stub_stage
+from tests.support.warm import WarmJvm
 from tests.support.workshop import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(1800)]
 
 RULE = "candidate.visited_page = upper(live.visited_page)"
 
@@ -28,11 +30,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[Stub
     compare = {"expected": [{"column": "visited_page", "rule": RULE}]}
     with stub_stage(tmp_path_factory.mktemp("lifecycle") / "home", jars, "staged", 2, compare=compare) as made:
         yield made
-
-
-def visit(n: int) -> tuple[bytes, bytes]:
-    body = {"event_id": f"click-{n}", "visit_id": n, "event_time": "2025-09-04T07:00:00", "page": "home"}
-    return str(n).encode(), json.dumps(body).encode()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +114,9 @@ def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
     assert pages == {"HOME"}
 
 
-def test_then_a_release_without_history_and_the_old_ones_collected(stage: Stage) -> None:
+def test_then_a_release_without_history_and_the_old_ones_collected(stage: StubStage, warm_jvm: WarmJvm) -> None:
+    # The life above was by real submits alone; from here on it is Airflow's side that counts.
+    stage.stub.warm(warm_jvm.gateway)
     shop = stage.shop
     run_id, _ = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
     shop.produce(visit(500), visit(501))

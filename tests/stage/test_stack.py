@@ -16,7 +16,7 @@ from rewind.local import broker, ports, processes, stack
 from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.stack import Stack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(600)]
 
 DAG = """
 import json

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 
 from rewind.control import submit
 from tests.support.warm import WarmJvm
-
-
-@pytest.fixture(scope="session")
-def warm_jvm(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> WarmJvm:
-    """The JVM that all drivers of the session share."""
-    return WarmJvm(session, tmp_path_factory.mktemp("warm"))
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,7 @@ def test_c04_a_recreated_topic_stops_stream_and_plan(workshop: Callable[..., Wor
     assert [state.records if state else None for state in states] == [500, 700]
 
 
+@pytest.mark.full
 def test_c07_holes_of_transactions_are_no_loss_and_others_are(workshop: Callable[..., Workshop]) -> None:
     marked = workshop("marked", 1, topic="holes", source=source("holes", transactional=True))
     plain = Workshop(marked.settings, "plain", 1, topic="holes-of-another")
@@ -190,6 +191,7 @@ def test_c16_a_partition_that_is_added_loses_nothing(workshop: Callable[..., Wor
     assert f"partition 2 of {shop.topic} was added: it starts at 0" in logs
 
 
+@pytest.mark.full
 def test_c22_a_repeat_is_processed_once_and_a_conflict_stops_the_backfill(
     workshop: Callable[..., Workshop], spark: SparkSession
 ) -> None:

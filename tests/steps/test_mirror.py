@@ -41,6 +41,7 @@ def test_a_recorded_deletion_is_a_legal_hole(workshop: Callable[..., Workshop], 
     assert plan.records == 7
 
 
+@pytest.mark.full
 def test_vacuum_keeps_what_a_plan_pins(
     workshop: Callable[..., Workshop], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +62,8 @@ def test_vacuum_keeps_what_a_plan_pins(
     assert mirror.read(spark, path, plan.mirror_version).count() == 6
 
 
+@pytest.mark.full
+@pytest.mark.shows("lifecycle", paused_and_throttled_backfill="3 chunks of 300 rows")
 def test_a_paused_and_throttled_backfill_resumes(workshop: Callable[..., Workshop]) -> None:
     shop = workshop("paced", 3, backfill={"chunk_records": 300})
     produce_all_kinds(shop, 900)
@@ -98,6 +101,7 @@ def test_a_paused_and_throttled_backfill_resumes(workshop: Callable[..., Worksho
     assert ends(done[-1].ranges) == {0: 300, 1: 300, 2: 300}
 
 
+@pytest.mark.shows("lifecycle", adopted_positions="exactly those of a group and of a checkpoint")
 def test_deploy_adopts_exactly_the_positions_of_a_group_or_a_checkpoint(workshop: Callable[..., Workshop]) -> None:
     shop = workshop("first", 2, topic="adopted")
     shop.produce(*((b"k", b"{}") for _ in range(9)))

@@ -15,7 +15,7 @@ from rewind.control.proof_log import Proven
 from tests.scenarios import crashes
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(1200)]
 
 
 def newest(shop: Workshop) -> Proven:

@@ -11,7 +11,7 @@ from tests.scenarios import nightly_line
 from tests.scenarios.nightly_life import FIRST, day, evidence, found, plant, replay, submitted, visit
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def counts(body: Mapping[str, int]) -> dict[str, int]:

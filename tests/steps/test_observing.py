@@ -12,7 +12,7 @@ from tests.scenarios.crashes import visit
 from tests.scenarios.observed import LATE, PLANTED
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(1_200)]
 
 REWIND = "rw-watched"
 

@@ -34,6 +34,7 @@ def batches(shop: Workshop, job_id: str) -> list[Batch]:
         return progress.recent(connection, job_id, 100)[::-1]
 
 
+@pytest.mark.shows("stateful", seed_003="batches 0 to 6 as printed")
 def test_seed_003(workshop: Callable[..., Workshop]) -> None:
     shop = workshop("seed_counter", 2, like="visits_window_counter")
     live = shop.deploy()

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 
 import pytest
 
 from rewind.control import chunk_log, evidence, progress
 from rewind.core.world import Batch
+from tests.scenarios.late_visits import produce, visits
 from tests.support import oracle
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-
-BEGIN = datetime(2025, 9, 4, 5, tzinfo=UTC)
-
-
-def visits(seed: int, count: int, first: int) -> list[datetime]:
-    """Return event times that grow by ten seconds, some of them late by up to half an hour."""
-    drawn = random.Random(seed)
-    times = [BEGIN + timedelta(seconds=10 * (first + n)) for n in range(count)]
-    return [t - timedelta(minutes=drawn.uniform(0, 30)) if drawn.random() < 0.05 else t for t in times]
-
-
-def produce(shop: Workshop, events: dict[int, list[int]], times: Sequence[datetime]) -> None:
-    for partition in events:
-        mine = times[partition :: len(events)]
-        bodies = [{"event_id": f"v{n}", "visit_id": n, "event_time": at.isoformat()} for n, at in enumerate(mine)]
-        shop.produce(*((None, json.dumps(body).encode()) for body in bodies), partition=partition)
-        events[partition] += [int(at.timestamp() * 1000) for at in mine]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def batches(shop: Workshop, job_id: str) -> list[Batch]:
@@ -39,6 +21,7 @@ def batches(shop: Workshop, job_id: str) -> list[Batch]:
         return progress.recent(connection, job_id, 10_000)[::-1]
 
 
+@pytest.mark.shows("stateful", handed_over="windows equal the oracle of both jobs")
 def test_its_state_is_rebuilt_and_taken_over(workshop: Callable[..., Workshop]) -> None:
     shop = workshop("counter", 2, like="visits_window_counter", backfill={"chunk_records": 300})
     live, events = shop.deploy(), {0: [], 1: []}

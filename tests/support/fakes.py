@@ -1,4 +1,4 @@
-"""In-memory stands-in for the ports: what a planner reads, and a broker that keeps its promises.
+"""In-memory stands-in: a broker that keeps its promises, and worlds for planners.
 
 `FakeBroker` passes the same contract as the real one (`tests/contract/test_broker.py`).
 """
@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +19,13 @@ from typing import Any
 from rewind.control import database
 from rewind.control.broker import COPIED_SETTINGS
 from rewind.core.errors import RefusedError, RetryError
-from rewind.core.offsets import OffsetRange, Vector, reached
+from rewind.core.offsets import OffsetRange, Vector
 from rewind.core.pipeline import Pipeline
 from rewind.core.plan import Plan, Request, sealed
 from rewind.core.planner import Code, World
 from rewind.core.settings import Settings, from_environment
-from rewind.core.world import Batch, Generation, MirrorState, Topic
+from rewind.core.world import Generation, MirrorState, Topic
+from tests.support.fake_ports import BYTES, FakeLifecycle, FakeMirror
 
 TOPIC = "visits"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -123,56 +123,6 @@ class FakeBroker:
         return sorted(self.records.get(topic, []), key=lambda record: (record.partition, record.offset))
 
 
-@dataclass
-class FakeMirror:
-    """What the commits of a mirror say, and the first offsets at instants."""
-
-    states: dict[str, MirrorState] = field(default_factory=dict)
-    instants: dict[datetime, Vector] = field(default_factory=dict)
-
-    def state(self, topic: str) -> MirrorState | None:
-        return self.states.get(topic)
-
-    def offsets_at(self, topic: str, instant: datetime) -> Vector:
-        return self.instants.get(instant, {})
-
-
-@dataclass
-class FakeLifecycle:
-    """A registry with at most one live generation."""
-
-    lived: Generation | None
-    epoch: int = 1
-    positions: Vector = field(default_factory=dict)
-    batches: list[Batch] = field(default_factory=list)
-    active: str | None = None
-    numbers: dict[str, int] = field(default_factory=lambda: {"g": 2, "r": 1})
-
-    def live(self, pipeline: str) -> tuple[Generation, int] | None:
-        return None if self.lived is None else (self.lived, self.epoch)
-
-    def position(self, job_id: str) -> Vector:
-        return dict(self.positions)
-
-    def newest_batch(self, job_id: str) -> Batch | None:
-        return self.batches[-1] if self.batches else None
-
-    def batch_reaching(self, job_id: str, position: Vector) -> Batch | None:
-        return next((batch for batch in self.batches if reached(batch.end, position)), None)
-
-    def last_batch_closing(self, job_id: str, watermark: int) -> Batch | None:
-        return next((batch for batch in self.batches[::-1] if batch.closing_watermark <= watermark), None)
-
-    def first_batch_closing_after(self, job_id: str, watermark: int) -> Batch | None:
-        return next((batch for batch in self.batches if batch.closing_watermark > watermark), None)
-
-    def active_rewind(self, pipeline: str) -> str | None:
-        return self.active
-
-    def next_number(self, pipeline: str, kind: str) -> int:
-        return self.numbers[kind]
-
-
 def topic(earliest: Vector, latest: Vector, topic_id: str = TOPIC_ID, **config: str) -> Topic:
     """A source topic as the broker describes it."""
     return Topic(TOPIC, topic_id, earliest, latest, config)
@@ -186,11 +136,11 @@ def mirror(
     topic_id: str = TOPIC_ID,
     version: int = 7,
 ) -> MirrorState:
-    """A mirror that covers one range a partition, at 100 bytes a record."""
+    """What a mirror holds that covers one range a partition."""
     empty = {p: [OffsetRange(*h) for h in hs] for p, hs in (holes or {}).items()}
     parts = {p: [OffsetRange(*r)] for p, r in covered.items()}
     records = sum(len(r) for rs in parts.values() for r in rs) - sum(len(h) for hs in empty.values() for h in hs)
-    return MirrorState(version, topic_id, parts, empty, empty if legal else {}, records, records * 100)
+    return MirrorState(version, topic_id, parts, empty, empty if legal else {}, records, records * BYTES)
 
 
 def generation(pipeline: Pipeline = PIPELINE, number: int = 1, **changes: Any) -> Generation:
@@ -256,8 +206,9 @@ def world(
     for name in others:
         broker.make(name)
     broker.described[TOPIC] = source or topic({0: 0, 1: 0}, {0: 100, 1: 60})
-    seen = FakeMirror({TOPIC: state or mirror({0: (0, 100), 1: (0, 60)})})
-    return World(broker, seen, lifecycle or FakeLifecycle(generation(), positions={0: 95, 1: 55}), 1 << 40)
+    held = state or mirror({0: (0, 100), 1: (0, 60)})
+    seen = FakeMirror(broker, states={(TOPIC, held.topic_id): held})
+    return World(broker, seen, lifecycle or FakeLifecycle(generation(handoff={0: 95, 1: 55})), 1 << 40)
 
 
 @functools.cache

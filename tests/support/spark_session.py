@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rewind.control import jvm
+from tests.support.warm import WarmJvm
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +46,9 @@ def spark(session: SparkSession) -> SparkSession:
     """The session, in the documents' zone."""
     session.conf.set("spark.sql.session.timeZone", "Europe/Paris")
     return session
+
+
+@pytest.fixture(scope="session")
+def warm_jvm(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> WarmJvm:
+    """The session's JVM, for drivers that need none of their own."""
+    return WarmJvm(session, tmp_path_factory.mktemp("warm"))

@@ -13,14 +13,14 @@ from typing import Any
 import psutil
 import pytest
 
-from rewind.control import bundle, leases, requests, rewinds
+from rewind.control import bundle, leases, requests, rewinds, streams
 from rewind.control.database import now
 from rewind.control.status_rewinds import RewindView, rewinds_of
 from rewind.core import lifecycle
 from rewind.core.plan import Request
 from rewind.local import airflow_config, stack
 from rewind.local.airflow import Airflow
-from tests.support import fakes, stub_submit
+from tests.support import fakes, stub_submit, tiers
 from tests.support.stage import Stage
 from tests.support.stub_submit import CLUSTER, HERE, Stub
 from tests.support.workshop import PROJECT
@@ -76,6 +76,11 @@ class StubStage(Stage):
         self.api.trigger(dag_id, {}, run_id=run_id)
         return rewind_id
 
+    def real_submits(self) -> int:
+        """Return how many drivers Airflow's processes have started: steps, and those of streams."""
+        with self.shop.registry() as connection:
+            return self.stub.real() + sum(stream.starts for stream in streams.all_of(connection))
+
     def close(self, rewind_id: str) -> None:
         with self.shop.registry() as connection:
             rewinds.close(connection, rewind_id, lifecycle.ABORTED)
@@ -127,9 +132,12 @@ def stub_stage(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Airflow, "environment", stubbed)
         patch.setitem(airflow_config._LOOPS, "scheduler", scheduler)
+        made = None
         try:
-            yield StubStage(home, jars, name, partitions, **declared)
+            made = StubStage(home, jars, name, partitions, **declared)
+            yield made
         finally:
+            tiers.started["spark-submits"] += made.real_submits() if made else 0
             stack.down(home)
             shutil.rmtree(home / "kafka", ignore_errors=True)
 

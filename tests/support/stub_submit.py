@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.tiers import WARM_SUBMIT
 from tests.support.workshop import PROJECT
 
 CLUSTER, HERE = "cluster", "here"
@@ -83,6 +84,10 @@ else:
     play = folder / "plays" / name.rpartition(".")[2]
     told = json.loads(play.read_text()) if play.exists() else None
     if told is None:
+        if (folder / "warm").exists():
+            os.execv("{python}", ["{python}", "{warm}", (folder / "warm").read_text(), *given])
+        with (folder / "real").open("a") as file:
+            file.write(name + "\\n")
         os.execv("{real}", ["{real}", *given])
     (cluster if told["where"] == "cluster" else here)(name, told)
 '''
@@ -120,6 +125,10 @@ class Stub:
         for play in (self.folder / "plays").iterdir():
             play.unlink()
 
+    def warm(self, gateway: Path) -> None:
+        """Send what is not played into the tests' warm JVM from now on (`tests.support.warm`)."""
+        (self.folder / "warm").write_text(str(gateway))
+
     def kills(self, state: str, code: int = 0) -> None:
         """Say how a request to kill is answered, and in which state the driver then is."""
         (self.folder / "kill").write_text(json.dumps({"state": state, "exit": code}))
@@ -131,6 +140,11 @@ class Stub:
         log = self.folder / "log"
         found = map(json.loads, log.read_text().splitlines()) if log.exists() else ()
         return [call for call in found if call["what"] == what]
+
+    def real(self) -> int:
+        """Return how many submits went to the real spark-submit."""
+        file = self.folder / "real"
+        return len(file.read_text().splitlines()) if file.exists() else 0
 
     def rows(self) -> list[int]:
         rows = self.folder / "rows"
@@ -144,7 +158,8 @@ def install(folder: Path) -> Stub:
     (folder / "plays").mkdir()
     script = stub.bin / "spark-submit"
     real = Path(sys.executable).parent / "spark-submit"
-    script.write_text(SCRIPT.format(python=sys.executable, folder=folder, include=PROJECT / "include", real=real))
+    places = {"folder": folder, "include": PROJECT / "include", "real": real, "warm": WARM_SUBMIT}
+    script.write_text(SCRIPT.format(python=sys.executable, **places))
     script.chmod(0o755)
     return stub
 

@@ -8,11 +8,17 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rewind.control.submit import Submit, command
+from rewind.control import submit
+from rewind.control.submit import Submit
+from tests.support.tiers import WARM_SUBMIT
 
 
 class WarmJvm:
-    """The JVM of a session, and the command lines of submits whose drivers share it."""
+    """The JVM of a session, and the command lines of submits whose drivers share it.
+
+    Attributes:
+        gateway: File that says where the JVM listens; for `warm_submit.py`.
+    """
 
     def __init__(self, session: SparkSession, folder: Path) -> None:
         """Write down, for this user alone, where the JVM listens."""
@@ -20,13 +26,14 @@ class WarmJvm:
         assert door is not None
         parameters = door.gateway_parameters
         self._session = session
-        self._gateway = folder / "gateway.json"
-        self._gateway.touch(0o600)
-        self._gateway.write_text(json.dumps({"port": parameters.port, "secret": parameters.auth_token}))
+        self._real = submit.command
+        self.gateway = folder / "gateway.json"
+        self.gateway.touch(0o600)
+        self.gateway.write_text(json.dumps({"port": parameters.port, "secret": parameters.auth_token}))
 
     def command(self, made: Submit) -> list[str]:
         """Return the command line of a submit."""
-        return [sys.executable, str(Path(__file__).with_name("warm_submit.py")), str(self._gateway), *command(made)[1:]]
+        return [sys.executable, str(WARM_SUBMIT), str(self.gateway), *self._real(made)[1:]]
 
     def stop_queries(self) -> None:
         """Stop the queries whose driver died without stopping them; a real JVM would have died with it."""

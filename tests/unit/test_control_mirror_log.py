@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rewind.control import mirror_log
-from rewind.control.database import transaction
 from rewind.control.mirror_log import Commit
 from rewind.core.offsets import OffsetRange
-from tests.support.fakes import TOPIC_ID, installation, topic
+from tests.support.fakes import TOPIC_ID, topic
 
 R = OffsetRange
 PLAIN = topic({0: 0}, {0: 10})
@@ -82,31 +80,3 @@ def test_commits_in_a_row_cover_their_sum_without_a_seam(sizes):
 def test_a_commit_travels_as_json():
     made = commit(4, {0: R(6, 10), 10: R(0, 3)}, {0: [R(6, 8)]})
     assert mirror_log.from_json(4, json.loads(json.dumps(made.to_json()))) == made
-
-
-@pytest.fixture
-def registry(tmp_path):
-    with transaction(installation(tmp_path / "home").registry_url) as connection:
-        yield connection
-
-
-def test_commits_are_recorded_once_and_kept_apart_by_topic_and_id(registry):
-    assert mirror_log.newest_version(registry, "visits") == -1
-    for made in (COMMITS[1], COMMITS[0], COMMITS[1], replace(COMMITS[1], bytes=9)):
-        mirror_log.record(registry, "visits", made)
-    mirror_log.record(registry, "visits", commit(9, {0: R(0, 1)}, topic_id="old"))
-    mirror_log.record(registry, "carts", COMMITS[0])
-
-    assert mirror_log.commits(registry, "visits", TOPIC_ID) == COMMITS
-    assert mirror_log.newest_version(registry, "visits") == 9
-    assert mirror_log.newest_version(registry, "carts") == 3
-
-
-def test_deletions_are_merged_and_kept_apart_by_topic_id(registry):
-    for gone in (R(5, 7), R(0, 2), R(6, 9)):
-        mirror_log.record_deletion(registry, "visits", TOPIC_ID, 0, gone, "asked for")
-    mirror_log.record_deletion(registry, "visits", "old", 0, R(50, 60), "asked for")
-    mirror_log.record_deletion(registry, "visits", TOPIC_ID, 1, R(1, 2), "asked for")
-
-    assert mirror_log.deletions(registry, "visits", TOPIC_ID) == {0: [R(0, 2), R(5, 9)], 1: [R(1, 2)]}
-    assert mirror_log.deletions(registry, "carts", TOPIC_ID) == {}

@@ -12,16 +12,12 @@ from rewind.core.differences import Difference
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.core.plan import Request, from_json
+from rewind.core.plan import from_json
 from rewind.core.planner import Code, make_plan, still_holds
-from tests.support.fakes import CODE, PIPELINE, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
+from tests.support.fakes import CODE, PIPELINE, TOPIC, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
+from tests.support.plans import NOW, request
 
-NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
 SAME = Code("b1", CODE.live_files, CODE.live_files, "e STRING")
-
-
-def request(start="earliest", end="", **changes):
-    return Request(PIPELINE.name, start, end, **changes)
 
 
 def planned(asked=None, seen=None, *, pipeline=PIPELINE, code=CODE):
@@ -92,7 +88,7 @@ INSTANT = datetime(2025, 9, 9, 12, tzinfo=UTC)
 )
 def test_the_asked_start_is_resolved_for_each_partition(text, start):
     seen = world(topic({0: 30, 1: 30}, {0: 100, 1: 60}), mirror({0: (10, 100), 1: (20, 60)}))
-    seen.mirror.instants[INSTANT] = {0: 44}
+    seen.mirror.timestamps[TOPIC, TOPIC_ID] = {(0, 44): INSTANT}
 
     assert planned(request(text), seen).start == start
 
@@ -245,7 +241,7 @@ def test_nothing_that_differs(start):
 
 @pytest.mark.parametrize("latest", [300, 700], ids=["a: regrown below", "b: regrown beyond the stored offset"])
 def test_a_recreated_topic_stops_every_plan(latest):
-    lifecycle = FakeLifecycle(generation(start={0: 0}), positions={0: 500})
+    lifecycle = FakeLifecycle(generation(start={0: 0}, handoff={0: 500}))
     seen = world(topic({0: 0}, {0: latest}, "newTopicId"), mirror({0: (0, 500)}), lifecycle)
 
     for asked in (request(), request("live"), request("shift-by:-1"), request("earliest", "live")):
@@ -260,7 +256,7 @@ def test_the_mirror_of_the_old_topic_is_no_mirror_of_the_new_one():
     seen = world(
         topic({0: 0}, {0: 700}, "newTopicId"),
         mirror({0: (0, 500)}),
-        FakeLifecycle(generation(topic_id="newTopicId", start={0: 0}), positions={0: 10}),
+        FakeLifecycle(generation(topic_id="newTopicId", start={0: 0}, handoff={0: 10})),
     )
     assert refusal(seen=seen).problem == "'visits' has no mirror"
 
@@ -273,7 +269,7 @@ HOLES = {0: [(3, 4), (6, 8), (9, 10)]}
 def gappy(legal):
     source = topic({0: 0}, {0: 10})
     state = mirror({0: (0, 10)}, HOLES, legal=legal)
-    return world(source, state, FakeLifecycle(generation(start={0: 0}), positions={0: 10}))
+    return world(source, state, FakeLifecycle(generation(start={0: 0}, handoff={0: 10})))
 
 
 def test_holes_of_compaction_and_transactions_are_complete():
@@ -432,10 +428,9 @@ def test_what_came_to_be_told_since_a_plan_was_made():
 
 def moved_worlds():
     yield "epoch was 1, is 2", {"seen": world(lifecycle=FakeLifecycle(generation(), epoch=2))}
-    yield (
-        "live_job_id was visits_converter-g1, is visits_converter-g5",
-        {"seen": world(lifecycle=FakeLifecycle(generation(number=5)))},
-    )
+    live, own = "live_job_id was visits_converter-g1, is {0}-g5", "job_id was visits_converter-g2, is {0}-g6"
+    moved = {"seen": world(lifecycle=FakeLifecycle(generation(number=5)))}
+    yield f"{live}; {own}".format(PIPELINE.name), moved
     new = FakeLifecycle(generation(topic_id="newTopicId"))
     yield (
         f"topic_id was {TOPIC_ID}, is newTopicId",
@@ -443,7 +438,8 @@ def moved_worlds():
     )
     yield "partitions was [0, 1], is [0, 1, 2]", {"seen": world(topic({0: 0, 1: 0, 2: 0}, {0: 9, 1: 9, 2: 9}))}
     yield "bundle was b2, is b3", {"code": replace(CODE, bundle="b3")}
-    third = FakeLifecycle(generation(), numbers={"g": 3, "r": 1})
+    third = FakeLifecycle(generation())
+    third.create(generation(number=2, state="aborted"))
     yield "job_id was visits_converter-g2, is visits_converter-g3", {"seen": world(lifecycle=third)}
     yield "the configuration has changed", {"pipeline": replace(PIPELINE, lag_gate=1)}
 

@@ -18,10 +18,12 @@ from rewind.core import lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.plan import REWIND, Plan, Request
 from rewind.local.demo import follow, scenario, summary
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.follow import Follower
 from rewind.local.demo.scenario import Story
-from rewind.local.demo.waiting import DemoError
 from rewind.local.demo.world import Names
+from rewind.local.voice import Voice
+from rewind.local.waiting import StuckError, Waiting
 
 AT = datetime.fromisoformat("2025-09-04T12:00")
 PLAN = Plan(
@@ -65,13 +67,22 @@ class FakeWorld:
     rewind_dag = "rewind_visits_converter"
     names = Names("visits_converter", "visits", "visits_converted")
 
-    def __init__(self, *views, pending=True):
+    def __init__(self, *views, pending=True, for_ever=False):
         self.views, self.api, self.pending, self.answers = list(views), self, pending, []
+        self.for_ever = for_ever
         self.console = Console(file=io.StringIO(), width=200)
         self.settings = SimpleNamespace(bootstrap="kafka:1")
+        self.now, self.submitted = 0.0, []
+        self.waits = Waiting(Voice(self.console, lambda: self.now), clock=lambda: self.now, sleep=self.sleep)
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def submits(self):
+        return self.submitted
 
     def status(self):
-        found = self.views.pop(0)
+        found = self.views.pop(0) if len(self.views) > 1 or not self.for_ever else self.views[0]
         if isinstance(found, Exception):
             raise found
         shown = () if found is None else (found,)
@@ -91,11 +102,6 @@ class FakeWorld:
         return [line.strip() for line in self.console.file.getvalue().splitlines()]
 
 
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch):
-    monkeypatch.setattr(follow, "LOOK_SECONDS", 0)
-
-
 def test_a_rewind_is_followed_to_its_end_and_answered_once():
     judged = {"validate": ("done", 1, 9.5), "approve": ("running", 1, 0.5)}
     views = [
@@ -107,7 +113,7 @@ def test_a_rewind_is_followed_to_its_end_and_answered_once():
         view(lifecycle.FINISHED, PASS, APPROVED, validate=("done", 1, 9.5), approve=("done", 1, 2.0)),
     ]
     world = FakeWorld(*views)
-    ended = Follower(world, "run-1", "rw-1").to_the_end(60)
+    ended = Follower(world, "run-1", "rw-1").to_the_end()
     assert ended.state == lifecycle.FINISHED
     assert world.answers == [("rewind_visits_converter", "run-1", "approve", ["Approve"])]
     assert world.said() == [
@@ -123,7 +129,7 @@ def test_an_answer_that_airflow_lost_is_given_again():
     judged = {"validate": ("done", 1, 9.5), "approve": ("running", 1, 0.5)}
     ended = view(lifecycle.FINISHED, PASS, APPROVED, validate=("done", 1, 9.5), approve=("done", 1, 2.0))
     world = FakeWorld(view(verdict=PASS, **judged), view(verdict=PASS, **judged), ended)
-    Follower(world, "run-1", "rw-1").to_the_end(60)
+    Follower(world, "run-1", "rw-1").to_the_end()
     assert len(world.answers) == 2
 
 
@@ -131,13 +137,38 @@ def test_a_failed_verdict_is_not_approved():
     failed = replace(PASS, verdict="fail", reason="1 missing", counts={"missing": 1})
     world = FakeWorld(view(verdict=failed, validate=("done", 1, 1.0)), view())
     with pytest.raises(DemoError, match=r"the verdict is fail \(1 missing\): \{'missing': 1\}"):
-        Follower(world, "run-1", "rw-1").to_the_end(60)
+        Follower(world, "run-1", "rw-1").to_the_end()
     assert world.answers == []
 
 
-def test_following_ends_when_its_time_is_over():
-    with pytest.raises(DemoError, match="did not end within 0 s"):
-        Follower(FakeWorld(), "run-1", "rw-1").to_the_end(0)
+def test_following_fails_when_nothing_of_the_rewind_moves():
+    world = FakeWorld(view(backfill=("running", 1, 1.0)), for_ever=True)
+    with pytest.raises(StuckError, match=r"Waited for rewind rw-1 to end: nothing has moved for 90 s \(backfill\)"):
+        Follower(world, "run-1", "rw-1").to_the_end()
+    assert world.now == 90
+
+
+def test_without_a_terminal_the_step_that_runs_is_told_every_few_seconds():
+    world = FakeWorld(view(plan=("running", 1, 1.0)), for_ever=True)
+    with pytest.raises(StuckError):
+        Follower(world, "run-1", "rw-1").to_the_end()
+    assert world.said()[:3] == [
+        "plan running",
+        "waiting for rewind rw-1 to end: plan, 5 s",
+        "waiting for rewind rw-1 to end: plan, 10 s",
+    ]
+
+
+def job(job_id, *ends):
+    return SimpleNamespace(job_id=job_id, position=dict(enumerate(ends)))
+
+
+def test_a_candidate_moves_a_rewind_by_its_position_only_while_it_catches_up():
+    at, later = (SimpleNamespace(jobs=(job("visits_converter-g2", n), job("visits_converter-g1", n))) for n in (5, 6))
+    catching_up, judged = view(catch_up=("running", 1, 1.0)), view(validate=("running", 1, 1.0))
+    assert follow.marks(catching_up, at) != follow.marks(catching_up, later)
+    assert follow.marks(judged, at) == follow.marks(judged, later)
+    assert follow.marks(judged, at) != follow.marks(view(validate=("running", 2, 1.0)), at)
 
 
 KEYS = [

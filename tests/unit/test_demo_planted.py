@@ -12,7 +12,7 @@ import pytest
 
 from rewind.control import pipelines as declared
 from rewind.control.verdicts import Verdict
-from rewind.local.demo import check, follow, pipelines, producer, proof, visits, waiting, world
+from rewind.local.demo import check, follow, pipelines, producer, proof, visits, world
 from rewind.local.demo.world import Names
 from rewind.local.stack import PROJECT
 
@@ -288,13 +288,6 @@ def test_a_second_demo_takes_other_names():
 def test_the_task_of_a_question_is_found_in_either_form():
     assert follow.task_of({"task_instance": {"task_id": "approve"}}) == "approve"
     assert follow.task_of({"task_id": "approve"}) == "approve"
-
-
-def test_waiting_ends_with_what_was_awaited():
-    answers = iter([None, 0, "there"])
-    assert waiting.until("it", lambda: next(answers), 5, pause=0) == "there"
-    with pytest.raises(waiting.DemoError, match="it did not happen within 0 s"):
-        waiting.until("it", lambda: None, 0, pause=0)
 
 
 class FakeClient:

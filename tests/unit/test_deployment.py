@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from provision import locks
 
 from rewind.core.settings import ENVIRONMENT_KEYS, from_environment
 from rewind.local import airflow, airflow_config
@@ -193,7 +194,7 @@ def test_the_build_sees_what_it_copies_and_no_secret():
 def test_the_image_is_what_the_locks_say():
     python = re.search(r"FROM python:(\d+\.\d+)\.", DOCKERFILE)
     assert python is not None
-    assert python.group(1) in (PROJECT / "Makefile").read_text().partition("--python-version ")[2][:5]
+    assert python.group(1) == locks.OLDEST_PYTHON
     kafka = re.search(r'name="kafka_2.13" rev="([\d.]+)"', (PROJECT / "jars.xml").read_text())
     assert kafka is not None
     assert SERVICES["kafka"]["image"] == f"apache/kafka:{kafka.group(1)}"

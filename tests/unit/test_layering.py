@@ -20,6 +20,7 @@ LAYERS = {
     "adapters": {"core", "control", "transforms"},
     "steps": {"core", "control", "transforms", "adapters"},
     "web": {"core", "control"},
+    "parsing": {"core"},
     "local": {"core", "control", "cli"},
     "cli": {"core", "control", "local"},
 }
@@ -30,6 +31,7 @@ OTHERS = {
     "core": set(),
     "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "jinja2", "kafka"},
     "transforms": {"pyspark"},
+    "parsing": {"airflow", "sqlalchemy"},
     "web": {"sqlalchemy", "fastapi", "starlette", "pydantic", "httpx"},
 }
 FORBIDDEN = {
@@ -131,6 +133,23 @@ def test_a_pipeline_is_a_function_over_frames(path):
     assert not {layer_of(module) for module in modules} - {"", "transforms"}
 
 
+def of_tests(path: Path) -> set[str]:
+    """Return the modules of ours below `tests/` that one of them imports."""
+    package = ".".join(path.relative_to(PROJECT).parent.parts)
+    return {module for module in imported(path, package) if module.split(".")[0] == "tests"}
+
+
+@pytest.mark.parametrize("path", files(PROJECT / "tests"), ids=lambda p: p.relative_to(PROJECT).as_posix())
+def test_no_test_is_imported_by_another_module(path):
+    """What two of them share lies in `tests/support` or `tests/scenarios`."""
+    assert [module for module in of_tests(path) if any(part.startswith("test_") for part in module.split("."))] == []
+
+
+@pytest.mark.parametrize("path", files(PROJECT / "tests" / "support"), ids=lambda p: p.name)
+def test_support_knows_no_scenario_and_no_tier(path):
+    assert {module.split(".")[1] for module in of_tests(path) if "." in module} <= {"support"}
+
+
 PROBE = """
 import importlib, pkgutil, sys
 before = set(sys.modules)
@@ -183,3 +202,12 @@ def test_imports_are_found_wherever_they_hide(tmp_path):
         "delta.tables",
     }
     assert {layer_of(module) for module in found} == {"", "control", "local", "core"}
+
+
+def test_imports_of_tests_are_found_however_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "PROJECT", tmp_path)
+    folder = tmp_path / "tests" / "unit"
+    folder.mkdir(parents=True)
+    for line in ("from tests.unit import test_b", "import tests.unit.test_b", "from . import test_b"):
+        (folder / "test_a.py").write_text(line)
+        assert "tests.unit.test_b" in of_tests(folder / "test_a.py")

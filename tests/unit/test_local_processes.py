@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from rewind.core.errors import RewindError
-from rewind.local import processes
+from rewind.local import processes, readiness
 from rewind.local.processes import Command, Process
+from rewind.local.voice import SILENT
+from rewind.local.waiting import Waiting
 
 SLEEP = "import time; time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {SLEEP}"
@@ -95,7 +97,7 @@ def test_a_pid_of_someone_else_is_neither_alive_nor_stopped(
 
 def test_what_does_not_listen_is_killed_after_the_patience(command: Callable[..., Command]) -> None:
     deaf = processes.start(command(STUBBORN))
-    processes.wait_for(lambda: "deaf" in Path(deaf.log).read_text(), "the handler", deaf, 20)
+    readiness.wait_for(lambda: "deaf" in Path(deaf.log).read_text(), "the handler", deaf)
 
     processes.stop([deaf], patience=0.2)
 
@@ -117,17 +119,35 @@ def test_a_process_that_dies_at_its_start_is_quoted(command: Callable[..., Comma
     dying = processes.start(command("import sys; sys.exit('no such luck')"))
 
     with pytest.raises(RewindError) as raised:
-        processes.wait_for(lambda: False, "an answer", dying, 20)
+        readiness.wait_for(lambda: False, "an answer", dying)
 
     assert "no such luck" in str(raised.value)
     assert dying.log in str(raised.value)
 
 
-def test_waiting_ends_at_the_deadline(command: Callable[..., Command], started: list[Process]) -> None:
+def test_waiting_ends_when_the_process_does_nothing(
+    command: Callable[..., Command], started: list[Process], tmp_path: Path
+) -> None:
     started.append(processes.start(command(SLEEP)))
+    waits = Waiting(SILENT, still=0.3)
 
-    with pytest.raises(RewindError, match="an answer did not happen within 0 s"):
-        processes.wait_for(lambda: False, "an answer", started[0], 0.2)
+    with pytest.raises(
+        RewindError, match=rf"^worker, pid {started[0].pid}, lives\. Waited for an answer: nothing has "
+    ):
+        readiness.wait_for(lambda: False, "an answer", started[0], waits)
+
+
+def test_a_program_is_run_to_its_end_with_what_it_said() -> None:
+    said = readiness.run([sys.executable, "-c", "import sys; print('a', flush=True); sys.exit('b')"], os.environ, "it")
+
+    assert said == (1, "a\nb\n")
+
+
+def test_a_program_that_stands_still_is_ended_and_named() -> None:
+    with pytest.raises(
+        RewindError, match=r"^the migration, pid \d+, lives\. Waited for the migration: nothing has moved"
+    ):
+        readiness.run([sys.executable, "-c", SLEEP], os.environ, "the migration", Waiting(SILENT, still=0.3))
 
 
 def test_the_record_holds_no_environment(

@@ -2,58 +2,84 @@
 
 from __future__ import annotations
 
-import importlib.util
+import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from provision import jars
+from provision.failures import SetupError
 
 from rewind.control import jvm
 from rewind.core.errors import RefusedError
 
 
 @pytest.fixture
-def setup(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, with a folder of two jars that its list describes."""
-    spec = importlib.util.spec_from_file_location("setup_script", project / "scripts" / "setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "JARS", tmp_path / "jars")
-    monkeypatch.setattr(module, "JAR_SUMS", tmp_path / "jars.sha256")
-    for name in ("spark/a.jar", "kafka/b.jar"):
-        path = tmp_path / "jars" / name
-        path.parent.mkdir(parents=True)
-        path.write_text(name)
-    sums = module.present_sums()
-    (tmp_path / "jars.sha256").write_text("".join(f"{value}  {name}\n" for name, value in sums.items()))
-    return module
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of two jars that its list describes."""
+    made = tmp_path / "jars"
+    monkeypatch.setattr(jars, "JARS", made)
+    monkeypatch.setattr(jars, "CACHE", tmp_path / "ivy")
+    monkeypatch.setattr(jars, "JAR_SUMS", tmp_path / "jars.sha256")
+    for conf, name in (("spark", "a.jar"), ("kafka", "b.jar")):
+        (made / conf).mkdir(parents=True)
+        (made / conf / name).write_text(name)
+        (made / conf / ".stamp").write_text(jars.digest(jars.JAR_MODULES))
+    jars.lock()
+    return made
 
 
-def test_the_listed_jars_pass(setup: ModuleType) -> None:
-    setup.check_jars()
+def test_the_listed_jars_pass(folder: Path) -> None:
+    jars.check(folder, "spark")
+    jars.check(folder, "kafka")
+    assert jars.is_right("spark")
+    assert jars.is_right("kafka")
 
 
-def test_a_missing_jar_is_named(setup: ModuleType) -> None:
-    (setup.JARS / "spark" / "a.jar").unlink()
+def test_a_missing_jar_is_named(folder: Path) -> None:
+    (folder / "spark" / "a.jar").unlink()
 
-    with pytest.raises(SystemExit, match=r"the jar spark/a\.jar is missing\. Remove .* and run `make setup` again"):
-        setup.check_jars()
-
-
-def test_a_changed_jar_is_named(setup: ModuleType) -> None:
-    (setup.JARS / "kafka" / "b.jar").write_text("tampered")
-
-    with pytest.raises(SystemExit, match=r"the jar kafka/b\.jar has another sha256"):
-        setup.check_jars()
+    assert not jars.is_right("spark")
+    assert jars.is_right("kafka")
+    with pytest.raises(
+        SetupError, match=r"the jar spark/a\.jar is missing\. It was not installed\. Run `make setup` again"
+    ):
+        jars.check(folder, "spark")
 
 
-def test_an_unlisted_jar_is_named(setup: ModuleType) -> None:
-    (setup.JARS / "spark" / "c.jar").write_text("new")
+def test_a_changed_jar_is_named_and_its_cache_let_go(folder: Path, tmp_path: Path) -> None:
+    (folder / "kafka" / "b.jar").write_text("tampered")
+    (tmp_path / "ivy").mkdir()
 
-    with pytest.raises(SystemExit, match=r"the jar spark/c\.jar is not listed"):
-        setup.check_jars()
+    with pytest.raises(SetupError, match=r"the jar kafka/b\.jar has another sha256"):
+        jars.check(folder, "kafka")
+    assert not (tmp_path / "ivy").exists()
+
+
+def test_an_unlisted_jar_is_named(folder: Path) -> None:
+    (folder / "spark" / "c.jar").write_text("new")
+
+    with pytest.raises(SetupError, match=r"the jar spark/c\.jar is not listed"):
+        jars.check(folder, "spark")
+
+
+def test_another_list_of_modules_retrieves_again(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jars, "JAR_MODULES", tmp_path / "jars.xml")
+    (tmp_path / "jars.xml").write_text("<ivy-module/>")
+
+    assert not jars.is_right("spark")
+
+
+def test_ivy_is_copied_out_of_the_verified_source(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "cache" / "sdists-v9" / "pypi" / "pyspark" / "4.2.0" / "id" / "src" / "deps" / "jars"
+    source.mkdir(parents=True)
+    assert jars.unpacked_ivy(tmp_path / "cache", "4.2.0") is None
+    (source / "ivy-2.5.3.jar").write_text("ivy")
+
+    found = jars.unpacked_ivy(tmp_path / "cache", "4.2.0")
+    shutil.rmtree(tmp_path / "cache")
+
+    assert found is not None
+    assert found.read_text() == "ivy"
 
 
 def test_no_usable_java_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import create_engine, insert, update
 
-from rewind.control import changes, database, generations, leases, rewinds, schema, streams
+from rewind.control import changes, database, generations, rewinds
 from rewind.control.database import transaction
 from rewind.web.state import FRESH_SECONDS, LONGEST_SECONDS, STILL_SECONDS, State
 from rewind.web.wire import Kept
@@ -85,52 +84,6 @@ def test_another_registry_of_the_same_number_is_another(state, settings, clock, 
     monkeypatch.setattr(state, "_settings", lambda: other)
     clock.now += FRESH_SECONDS + 0.1
     assert state.look() is not first
-
-
-def values(table):
-    """Return a row of a table: what does not matter is filled in."""
-    kinds = {"INTEGER": 7, "BIGINT": 7, "FLOAT": 1.0, "DATETIME": database.now(), "JSON": {}}
-    return {c.name: kinds.get(str(c.type).partition("(")[0], "x") for c in table.c}
-
-
-WATCHED = sorted(
-    {t.name for t in schema.metadata.sorted_tables}
-    - {"protocol", "changes", "plans", "mirror_deletions", "announcements", "consumer_moves", "shared_outputs"}
-    - {"publications", "deaths"}
-)
-
-
-@pytest.mark.parametrize("name", WATCHED)
-def test_each_change_of_what_is_shown_is_counted(make_settings, name):
-    url = make_settings().registry_url
-    database.upgrade(url)
-    table = schema.metadata.tables[name]
-    for statement in (insert(table).values(values(table)), update(table).values(values(table)), table.delete()):
-        before = changes.number(url)
-        # Without this product's own settings: another release, or a person with a client.
-        with create_engine(url).begin() as connection:
-            connection.execute(statement)
-        assert changes.number(url) == before + 1, statement
-
-
-def test_what_is_rolled_back_is_not_counted(settings):
-    before = changes.number(settings.registry_url)
-    with database.engine(settings.registry_url).connect() as connection:
-        streams.wish(connection, LIVE, streams.GENERATION, streams.DRAIN)
-        connection.rollback()
-    assert changes.number(settings.registry_url) == before
-
-
-def test_a_lease_that_is_renewed_changes_nothing(settings):
-    with transaction(settings.registry_url) as connection:
-        token = leases.take(connection, LIVE, leases.this_driver())
-    before = changes.number(settings.registry_url)
-    with transaction(settings.registry_url) as connection:
-        leases.renew(connection, LIVE, token)
-    assert changes.number(settings.registry_url) == before
-    with transaction(settings.registry_url) as connection:
-        leases.give_back(connection, LIVE, token)
-    assert changes.number(settings.registry_url) == before + 1
 
 
 def test_a_registry_that_does_not_count_is_read_each_time(settings, state, clock):

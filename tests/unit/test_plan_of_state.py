@@ -13,7 +13,8 @@ from rewind.core.plan import explain
 from rewind.core.planner import make_plan
 from rewind.core.world import Batch
 from tests.support import fakes
-from tests.unit.test_core_planner import CODE, NOW, PIPELINE, request
+from tests.support.fakes import CODE, PIPELINE
+from tests.support.plans import NOW, request
 
 OLD, NEW = ("Aggregate struct<n:bigint>",), ("Aggregate struct<n:bigint,last:timestamp>",)
 
@@ -68,7 +69,7 @@ def asked_from_30(state, mirror_from):
     seen = fakes.world(
         fakes.topic({0: 0}, {0: 60}),
         fakes.mirror({0: (mirror_from, 60)}),
-        fakes.FakeLifecycle(live, positions={0: 60}, batches=batches),
+        fakes.FakeLifecycle(live, batches=batches),
     )
     code = replace(CODE, delay=10 * MINUTE, state=state)
     return make_plan(request('{"visits":{"0":30}}'), COUNTER, code, seen, NOW)

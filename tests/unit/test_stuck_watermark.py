@@ -49,6 +49,7 @@ def watermark(connection):
     return job.watermark
 
 
+@pytest.mark.shows("stateful", c36_stuck_watermark="shown since its last rise")
 def test_c36_a_silent_source_leaves_the_watermark_stuck_since_its_last_rise(connection, monkeypatch):
     batch(connection, monkeypatch, 0, CLOSED - timedelta(minutes=5), timedelta(minutes=11))
     batch(connection, monkeypatch, 1, CLOSED, timedelta(minutes=10))

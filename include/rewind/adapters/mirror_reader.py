@@ -35,10 +35,16 @@ class Mirror:
         return None if found is None else read_state(self._settings, found, self._transactional)
 
     def offsets_at(self, topic: str, instant: datetime) -> Vector:
-        """Return per partition the first mirrored offset at or after the instant; absent when there is none."""
+        """Return per partition the first mirrored offset at or after the instant; absent when there is none.
+
+        Raises:
+            RefusedError: The topic is not on the broker, or has no mirror.
+        """
         found = Broker(self._settings).topic(topic)
         if found is None:
             raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
+        if read_state(self._settings, found, self._transactional) is None:
+            raise RefusedError("source.topic", f"{topic!r} has no mirror", f"Start it with the DAG mirror_{topic}")
         path = mirror.table_path(self._settings, topic)
         return mirror.offsets_at(self._spark, path, found.id, instant)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, create_engine, event, insert, literal, select
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from rewind.control.schema import PROTOCOL, protocol
@@ -80,9 +80,8 @@ def transaction(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connect
         # Its other kinds say that a statement or a value is wrong, not that the registry is.
         if type(error) not in (DatabaseError, OperationalError):
             raise
-        raise RetryError(
-            f"registry {engine(url).url.render_as_string()}: {error.orig}{damage(str(error.orig))}"
-        ) from error
+        words = said(error)
+        raise RetryError(f"registry {engine(url).url.render_as_string()}: {words}{damage(words)}") from error
 
 
 def _refuse_missing(url: str) -> None:
@@ -90,6 +89,11 @@ def _refuse_missing(url: str) -> None:
     named = engine(url).url
     if named.get_backend_name() == "sqlite" and named.database and not Path(named.database).exists():
         raise RetryError(f"registry {named.database} is missing: {RESTORE}, or make a new one with `rewind upgrade`")
+
+
+def said(error: DBAPIError) -> str:
+    """Return the first line of what a database said: PostgreSQL adds a hint, or where in the statement it was."""
+    return str(error.orig).strip().partition("\n")[0]
 
 
 def damage(text: str) -> str:

@@ -78,24 +78,26 @@ def create(connection: Connection, made: Generation, rewind_id: str | None) -> G
         return _generation(row)
     _, kind, number = names.parse_job_id(made.job_id)
     try:
-        connection.execute(
-            insert(_table).values(
-                job_id=made.job_id,
-                pipeline=made.pipeline,
-                kind=kind,
-                number=number,
-                state=made.state,
-                rewind_id=rewind_id,
-                topic_id=made.topic_id,
-                bundle=made.bundle,
-                frozen=dict(made.frozen),
-                start=vector_to_json(made.start),
-                handoff=None if made.handoff is None else vector_to_json(made.handoff),
-                output_topic=made.output_topic,
-                dead_letter_topic=made.dead_letter_topic,
-                created_at=now(),
+        # Within a savepoint: the transaction can go on after a refusal.
+        with connection.begin_nested():
+            connection.execute(
+                insert(_table).values(
+                    job_id=made.job_id,
+                    pipeline=made.pipeline,
+                    kind=kind,
+                    number=number,
+                    state=made.state,
+                    rewind_id=rewind_id,
+                    topic_id=made.topic_id,
+                    bundle=made.bundle,
+                    frozen=dict(made.frozen),
+                    start=vector_to_json(made.start),
+                    handoff=None if made.handoff is None else vector_to_json(made.handoff),
+                    output_topic=made.output_topic,
+                    dead_letter_topic=made.dead_letter_topic,
+                    created_at=now(),
+                )
             )
-        )
     except UniqueViolation:
         raise RefusedError(
             "pipeline", f"{made.pipeline} has a {made.state} already", "Abort or finish it first"

@@ -18,6 +18,8 @@ ARCHIVE = "rewind.jsa"
 OLDEST_JAVA = 17
 # Spark 4.2 uses the vector API; reduced runtimes lack it and fail only in the middle of a query.
 NEEDED_MODULE = "jdk.incubator.vector"
+SYSTEM = "/usr/lib/jvm"
+"""Where Linux distributions put each Java."""
 
 
 def java_home() -> Path:
@@ -55,7 +57,7 @@ def is_usable(home: Path) -> bool:
 def _candidates() -> list[Path]:
     chosen = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
-    system = Path("/usr/lib/jvm")
+    system = Path(SYSTEM)
     homes = [Path(chosen)] if chosen else []
     homes += [Path(on_path).resolve().parent.parent] if on_path else []
     return homes + (sorted(path for path in system.iterdir() if path.is_dir()) if system.is_dir() else [])

@@ -37,9 +37,18 @@ def marked(variable: str, value: str) -> list[Process]:
 
     All that they start inherits it, so that a driver is found although the submit that started it is gone.
     """
-    wanted = f"{variable}={value}".encode()
-    found = [process_of(int(entry.name)) for entry in Path("/proc").iterdir() if _carries(entry, wanted)]
-    return [process for process in found if process is not None]
+    return by_mark(variable).get(value, [])
+
+
+def by_mark(variable: str) -> dict[str, list[Process]]:
+    """Return the living processes that were started with a variable in their environment, by its value."""
+    found: dict[str, list[Process]] = {}
+    for entry in Path("/proc").iterdir():
+        carried = [text for text in _environment(entry) if text.startswith(f"{variable}=".encode())]
+        process = process_of(int(entry.name)) if carried else None
+        if process is not None:
+            found.setdefault(carried[0].decode(errors="replace").partition("=")[2], []).append(process)
+    return found
 
 
 def end(processes: Iterable[Process]) -> bool:
@@ -56,9 +65,9 @@ def kill(processes: Iterable[Process]) -> bool:
     return gone(wanted, KILL_SECONDS)
 
 
-def _carries(entry: Path, wanted: bytes) -> bool:
+def _environment(entry: Path) -> list[bytes]:
     try:
-        return entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0")
+        return (entry / "environ").read_bytes().split(b"\0") if entry.name.isdigit() else []
     except OSError:
         # It has ended, or is another user's.
-        return False
+        return []

@@ -15,6 +15,8 @@ from rewind.core.offsets import Vector
 from rewind.core.world import Batch
 
 _table = schema.progress
+_closing = func.coalesce(_table.c.closing_watermark, 0)
+"""A batch of an older release has none."""
 
 
 def record(connection: Connection, owner: str, token: int, made: Batch) -> None:
@@ -140,14 +142,14 @@ def first_where(connection: Connection, owner: str, condition: Callable[[Batch],
 
 def last_closing(connection: Connection, owner: str, watermark: int) -> Batch | None:
     """Return the newest batch of a stream whose closing watermark is at or below an instant (ms), or None."""
-    mine = (_table.c.owner == owner) & (_table.c.closing_watermark <= watermark)
+    mine = (_table.c.owner == owner) & (_closing <= watermark)
     row = connection.execute(select(_table).where(mine).order_by(_table.c.batch.desc()).limit(1)).one_or_none()
     return None if row is None else _batch(row)
 
 
 def first_closing_after(connection: Connection, owner: str, watermark: int) -> Batch | None:
     """Return the first batch of a stream whose closing watermark is above an instant (ms), or None."""
-    mine = (_table.c.owner == owner) & (_table.c.closing_watermark > watermark)
+    mine = (_table.c.owner == owner) & (_closing > watermark)
     row = connection.execute(select(_table).where(mine).order_by(_table.c.batch).limit(1)).one_or_none()
     return None if row is None else _batch(row)
 

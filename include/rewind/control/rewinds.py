@@ -17,6 +17,8 @@ from rewind.core.plan import Plan
 
 ABORTING = "abort.intent"
 """Name of the fact that a rewind is being aborted."""
+HIGHEST_LIMIT = 2**31 - 1
+"""Records a second: the highest number that its column holds on PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -259,11 +261,14 @@ def set_controls(connection: Connection, rewind_id: str, *, paused: bool, record
     """Pause, resume or throttle the backfill of an active rewind.
 
     Raises:
-        RefusedError: The rewind is unknown or not active, or the limit is below 1.
+        RefusedError: The rewind is unknown or not active, or the limit is below 1 or above `HIGHEST_LIMIT`.
     """
     read_active(connection, rewind_id)
     if records_per_second is not None and records_per_second < 1:
         raise RefusedError("records_per_second", f"{records_per_second} is below 1", "Pause the backfill instead")
+    if records_per_second is not None and records_per_second > HIGHEST_LIMIT:
+        problem = f"{records_per_second} is above {HIGHEST_LIMIT}"
+        raise RefusedError("records_per_second", problem, "Lift the limit instead")
     table = schema.controls
     values = {"paused": int(paused), "records_per_second": records_per_second}
     if connection.execute(update(table).where(table.c.rewind_id == rewind_id).values(**values)).rowcount == 0:

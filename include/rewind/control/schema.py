@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     DateTime,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -18,12 +19,25 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
-    Text,
+    TypeDecorator,
     UniqueConstraint,
     text,
 )
+from sqlalchemy import Text as _Text
 
 PROTOCOL = 1
+
+
+class Text(TypeDecorator[str]):
+    """What people write and logs say: it may hold NUL characters, which PostgreSQL refuses in any text."""
+
+    impl = _Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the text with each NUL as the character that stands for what cannot be shown."""
+        return value if value is None else value.replace("\0", "\ufffd")
+
 
 metadata = MetaData()
 

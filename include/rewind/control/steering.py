@@ -25,7 +25,7 @@ def throttle(registry_url: str, rewind_id: str, records_per_second: int | None) 
     """Limit the backfill of an active rewind, None lifts the limit; return whether it is paused.
 
     Raises:
-        RefusedError: The rewind is unknown or not active, or the limit is below 1.
+        RefusedError: The rewind is unknown or not active, or the limit is below 1 or too high.
     """
     with transaction(registry_url) as connection:
         paused, _ = rewinds.controls(connection, rewind_id)

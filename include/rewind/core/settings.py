@@ -116,6 +116,14 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     )
 
 
+def pipelines_folder(environment: Mapping[str, str], checkout: Path) -> Path:
+    """Return the folder of the declared pipelines: the settings' own, or the checkout's where there is no stack."""
+    try:
+        return from_environment(environment).pipelines
+    except RefusedError:
+        return Path(environment.get("REWIND_PIPELINES") or checkout / "include" / "pipelines")
+
+
 def _required(environment: Mapping[str, str], key: str) -> str:
     value = environment.get(key)
     if not value:

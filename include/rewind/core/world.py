@@ -145,7 +145,11 @@ class MirrorReader(Protocol):
         """Return what the mirror of the topic holds, or None when there is none."""
 
     def offsets_at(self, topic: str, instant: datetime) -> Vector:
-        """Return per partition the first mirrored offset at or after the instant; absent when there is none."""
+        """Return per partition the first mirrored offset at or after the instant; absent when there is none.
+
+        Raises:
+            RefusedError: The topic is not on the broker, or has no mirror.
+        """
 
 
 class LifecycleReader(Protocol):

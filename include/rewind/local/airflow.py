@@ -7,10 +7,9 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
@@ -21,13 +20,17 @@ from typing import Any
 from rewind.control import jvm
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.settings import Settings
-from rewind.local import airflow_config, ports, processes
+from rewind.local import airflow_config, ports, process_table, processes, readiness, watched
 from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.processes import Command, Process
+from rewind.local.progress import Look, Progress
+from rewind.local.readiness import WAITS
+from rewind.local.waiting import Waiting
+from rewind.local.watched import Watched
 
 PORT_FIELD = "REWIND_AIRFLOW_PORT"
-START_SECONDS = 180
-PARSE_SECONDS = 90
+QUIET_SECONDS = 20.0
+"""After so long without a parse those files are done that will ever show."""
 # No servers for logs: everything is on one disk, and their fixed ports would collide between stacks.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -129,21 +132,21 @@ class Airflow:
         }
 
 
-def start(airflow: Airflow) -> list[Process]:
+def start(airflow: Airflow, waits: Waiting = WAITS) -> list[Process]:
     """Configure, migrate and start it, and wait until all four components are well.
 
     Raises:
-        RewindError: The migration failed, or a process died or was not well in time.
+        RewindError: The migration failed, or a process died or stood still before it was well.
     """
     airflow_config.passwords(airflow.home)
     places = (airflow.dags, airflow.plugins, airflow.database)
     text = airflow_config.render(airflow.home, ports.HOST, airflow.port, *places)
     airflow_config.write_private(airflow.home / "airflow.cfg", text)
-    _migrate(airflow)
+    _migrate(airflow, waits)
     running = processes.ensure(airflow.commands(), airflow.settings.home / "stack")
     for process in running:
         well = functools.partial(_is_well, airflow.api(), process)
-        processes.wait_for(well, f"a heartbeat of {process.name}", process, START_SECONDS)
+        readiness.wait_for(well, f"a heartbeat of {process.name}", process, waits)
     return running
 
 
@@ -153,30 +156,60 @@ def find(home: Path) -> list[Process]:
     return [process for process in known if process is not None]
 
 
-def await_dags(airflow: Airflow) -> None:
-    """Wait until each DAG file has a DAG or an import error, or for so long as parsing may take.
+def await_dags(airflow: Airflow, waits: Waiting = WAITS) -> None:
+    """Wait until each DAG file has a DAG or an import error, or nothing has been parsed for a while.
 
     A file that makes no DAG, because there is no pipeline yet, never shows; that is not an error.
     """
-    api, deadline = airflow.api(), time.monotonic() + PARSE_SECONDS
-    wanted = _dag_files(airflow.dags)
-    while time.monotonic() < deadline:
-        seen = [dag["fileloc"] for dag in api.dags()] + [failed["filename"] for failed in api.import_errors()]
-        if wanted <= {Path(name).name for name in seen}:
-            return
-        time.sleep(0.5)
+    api, wanted = airflow.api(), _dag_files(airflow.dags)
+    parsed, clock = Progress(time.monotonic(), QUIET_SECONDS), time.monotonic
+
+    def look() -> Look[bool]:
+        seen = {dag["fileloc"] for dag in api.dags()} | {failed["filename"] for failed in api.import_errors()}
+        there = wanted & {Path(name).name for name in seen}
+        parsed.note(there, clock())
+        parsed.note_cpu(watched.cpu(_parsers(airflow), process_table.entries()), clock())
+        return Look(there == wanted or parsed.stuck(clock()) or None, f"{len(there)} of {len(wanted)} files", there)
+
+    waits.until("the DAG files to be parsed", look, lambda: _parsers(airflow))
 
 
-def _migrate(airflow: Airflow) -> None:
+def patiently(airflow: Airflow, what: str, call: Callable[[], None], waits: Waiting) -> None:
+    """Call until Airflow carries it out.
+
+    On SQLite its processes now and then hold each other up when the first runs begin; each call is harmless to repeat.
+    """
+    server = [process for process in find(airflow.settings.home) if process.name == "api-server"]
+
+    def look() -> Look[bool]:
+        try:
+            call()
+        except AirflowApiError as answered:
+            if answered.status < 500:
+                raise
+            raise RetryError(str(answered)) from answered
+        return Look(True)
+
+    waits.until(what, look, lambda: [process.watched for process in server], pause=1)
+
+
+def _parsers(airflow: Airflow) -> list[Watched]:
+    """Return what parses at the moment: children of the DAG processor, which itself is never quite idle."""
+    processor = processes.load("dag-processor", airflow.settings.home / "stack")
+    table = process_table.entries().values()
+    return [Watched("a parser of DAG files", (e.pid,)) for e in table if processor and e.parent == processor.pid]
+
+
+def _migrate(airflow: Airflow, waits: Waiting) -> None:
     # Of the database only a hash: its URL may hold a password.
     database = hashlib.sha256(airflow.database.encode()).hexdigest()[:8]
     stamp, version = airflow.home / "migrated", f"{metadata.version('apache-airflow')} {database}"
     if stamp.exists() and stamp.read_text() == version:
         return
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
-    done = subprocess.run(command, env=airflow.environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RewindError("`airflow db migrate` failed:\n" + "\n".join(done.stderr.splitlines()[-15:]))
+    code, said = readiness.run(command, airflow.environment(), "Airflow's database", waits)
+    if code:
+        raise RewindError("`airflow db migrate` failed:\n" + "\n".join(said.splitlines()[-15:]))
     stamp.write_text(version)
 
 

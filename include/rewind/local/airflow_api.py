@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from urllib import error, parse, request
 
@@ -33,7 +34,8 @@ class AirflowApiError(RewindError):
 class AirflowApi:
     """The REST API of one Airflow, as one user.
 
-    Every method raises `AirflowApiError` when Airflow refuses and `RetryError` when it does not answer.
+    Every method raises `AirflowApiError` when Airflow refuses and `RetryError` when it does not answer; one that only
+    reads also when Airflow fails to: on SQLite its processes hold each other up now and then.
     """
 
     def __init__(self, url: str, user: str, password: str) -> None:
@@ -184,7 +186,10 @@ class AirflowApi:
                     text = answer.read()
                 break
             except error.HTTPError as refused:
-                raise AirflowApiError(method, path, refused.code, _detail(refused.read())) from refused
+                problem = AirflowApiError(method, path, refused.code, _detail(refused.read()))
+                if method == "GET" and refused.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise RetryError(str(problem)) from refused
+                raise problem from refused
             except OSError as unreachable:
                 if not left:
                     raise RetryError(f"Airflow does not answer at {self._url}: {unreachable}") from unreachable

@@ -135,8 +135,10 @@ def _escaped(path: Path) -> str:
     return str(path).replace("%", "%%")
 
 
-# A stack that one person looks at: react within seconds. A file that changed is parsed at once; the
-# others, which a new pipeline changes too, not oftener than this, since each parse takes a second of CPU.
+BUNDLE = "rewind.parsing.dag_bundle.PipelinesDagBundle"
+"""What has the DAG files parsed when a pipeline's folder changes."""
+# A stack that one person looks at: react within seconds, and take little while nothing happens. DAG files are parsed
+# when they or what they read change, which is looked for every few seconds; the interval is for what nobody foresaw.
 # The tasks of a scheduler that was killed are seen by its successor at the orphan check alone, and only once
 # the dead one's heartbeat is half a minute old: at the default interval a step would lie there for five minutes.
 _LOOPS = {
@@ -148,8 +150,10 @@ _LOOPS = {
     },
     "triggerer": {"job_heartbeat_sec": "2"},
     "dag_processor": {
-        "refresh_interval": "10",
-        "min_file_process_interval": "30",
+        # The name of Airflow's own bundle, so that the DAGs of an older release stay what they are.
+        "dag_bundle_config_list": json.dumps([{"name": "dags-folder", "classpath": BUNDLE, "kwargs": {}}]),
+        "refresh_interval": "5",
+        "min_file_process_interval": "900",
         "bundle_refresh_check_interval": "2",
         "parsing_processes": "1",
     },

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import os
-import subprocess
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,14 @@ from kafka.errors import KafkaError
 
 from rewind.control import jvm
 from rewind.core.errors import RewindError
-from rewind.local import ports, processes
+from rewind.local import ports, processes, readiness
 from rewind.local.processes import Command, Process
+from rewind.local.readiness import WAITS
+from rewind.local.waiting import Waiting
 
 NAME = "broker"
 PORT_FIELD = "REWIND_KAFKA_PORT"
 CONTROLLER_FIELD = "controller"
-START_SECONDS = 60
 STOP_SECONDS = 15
 
 PROPERTIES = """\
@@ -94,21 +94,22 @@ class Broker:
         processes.kill([self.process])
 
 
-def start(home: Path, port: int | None = None, *, jars: Path | None = None) -> Broker:
+def start(home: Path, port: int | None = None, *, jars: Path | None = None, waits: Waiting = WAITS) -> Broker:
     """Return the broker of `home`, started unless it runs, and answering.
 
     Args:
         home: Folder whose `kafka/`, `logs/` and `stack/` are the broker's.
         port: Port of its listener; None takes that of last time, else a free one.
         jars: Folder that set-up filled, `home/jars` by default.
+        waits: How to wait for it.
 
     Raises:
         RefusedError: The port is taken, or Java or the jars are missing.
-        RewindError: It died or did not answer in time.
+        RewindError: It died or stood still before it answered.
     """
-    broker = _running(home, port) or _start(home, port, jars or home / "jars")
+    broker = _running(home, port) or _start(home, port, jars or home / "jars", waits)
     answers = functools.partial(is_answering, broker.bootstrap)
-    processes.wait_for(answers, "an answer of the broker", broker.process, START_SECONDS)
+    readiness.wait_for(answers, "an answer of the broker", broker.process, waits)
     return broker
 
 
@@ -141,12 +142,12 @@ def _running(home: Path, port: int | None) -> Broker | None:
     return broker
 
 
-def _start(home: Path, port: int | None, jars: Path) -> Broker:
+def _start(home: Path, port: int | None, jars: Path, waits: Waiting) -> Broker:
     class_path = jvm.kafka_class_path(jars)
     state = home / "stack" / "ports.json"
     chosen = ports.choose(PORT_FIELD, port, state)
     properties = _configure(home / "kafka", chosen, ports.choose(CONTROLLER_FIELD, None, state))
-    _format(properties, class_path)
+    _format(properties, class_path, waits)
     process = processes.ensure([_command(home, properties, class_path)], home / "stack")[0]
     return Broker(chosen, process)
 
@@ -160,14 +161,15 @@ def _configure(folder: Path, port: int, controller: int) -> Path:
     return properties
 
 
-def _format(properties: Path, class_path: str) -> None:
+def _format(properties: Path, class_path: str, waits: Waiting) -> None:
     if (properties.parent / "data" / "meta.properties").exists():
         return
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
     tool = [*_java(properties.parent, class_path, "-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
-    done = subprocess.run([*tool, "-t", cluster, "-c", str(properties)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RewindError(f"the broker's storage could not be formatted: {done.stdout}{done.stderr}")
+    command = [*tool, "-t", cluster, "-c", str(properties)]
+    code, said = readiness.run(command, os.environ, "the broker's storage", waits)
+    if code:
+        raise RewindError(f"the broker's storage could not be formatted: {said}")
 
 
 def _command(home: Path, properties: Path, class_path: str) -> Command:

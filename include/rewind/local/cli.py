@@ -14,6 +14,7 @@ from rich.text import Text
 from rewind.cli import output
 from rewind.core.errors import RefusedError
 from rewind.local import stack
+from rewind.local.voice import Voice
 
 NEXT = "make demo, make status, make logs NAME=scheduler, or make down"
 
@@ -41,8 +42,9 @@ def home() -> Path:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    with Console(stderr=True).status("Starting the broker and Airflow"):
-        running = stack.up(home())
+    voice = Voice(Console(stderr=True))
+    with voice.doing("Starting the broker and Airflow"):
+        running = stack.up(home(), voice=voice)
         errors = {failed["filename"]: _last_line(failed) for failed in running.api().import_errors()}
     broken = [Text.assemble(("cannot be imported: ", "red"), f"{name}: {line}") for name, line in errors.items()]
     body = {"airflow": running.airflow_url, "kafka": running.broker.bootstrap, "cannot_be_imported": errors}

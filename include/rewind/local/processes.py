@@ -12,11 +12,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rewind.core.errors import RewindError
+from rewind.local import process_table
+from rewind.local.process_table import ENDED
+from rewind.local.watched import Watched
 
 POLL_SECONDS = 0.1
 TAIL_LINES = 15
@@ -74,15 +77,22 @@ class Process:
     @property
     def alive(self) -> bool:
         """Whether exactly this process runs."""
-        stat = _stat(self.pid)
-        return stat is not None and stat.started == self.started and stat.state not in "ZX"
+        found = process_table.entry(self.pid)
+        return found is not None and found.started == self.started and found.state not in ENDED
+
+    @property
+    def watched(self) -> Watched:
+        """The process as one that a wait depends on: nobody starts it anew by itself."""
+        hint = "make up starts it again"
+        return Watched(self.name, (self.pid,) if self.alive else (), (Path(self.log),), replaced=False, hint=hint)
 
     def members(self) -> list[int]:
         """Return the pids of all that runs in its session, itself included."""
-        stat = _stat(self.pid)
-        if stat is not None and stat.started != self.started:
+        own = process_table.entry(self.pid)
+        if own is not None and own.started != self.started:
             return []  # The pid was handed out again, which the kernel does only when the session is empty.
-        return [pid for pid, found in _all_stats() if found.session == self.pid and found.state not in "ZX"]
+        table = process_table.entries().values()
+        return [found.pid for found in table if found.session == self.pid and found.state not in ENDED]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all that runs in its session."""
@@ -108,8 +118,8 @@ def start(command: Command) -> Process:
         )
     # It outlives this program on purpose; without a return code Popen warns when it is collected.
     child.returncode = 0
-    stat = _stat(child.pid)
-    started = stat.started if stat else 0
+    found = process_table.entry(child.pid)
+    started = found.started if found else 0
     return Process(command.name, child.pid, started, time.time(), str(command.log), command.fingerprint)
 
 
@@ -134,21 +144,6 @@ def kill(running: Iterable[Process]) -> None:
     if not _ended_within(wanted, 10):
         left = [pid for process in wanted for pid in process.members()]
         raise RewindError(f"the processes {left} do not end. Look at them with `ps`")
-
-
-def wait_for(ready: Callable[[], bool], what: str, process: Process, seconds: float) -> None:
-    """Wait until `ready` says so.
-
-    Raises:
-        RewindError: The process died meanwhile, or the time is over; with the last lines of its log.
-    """
-    deadline = time.monotonic() + seconds
-    while not ready():
-        if not process.alive:
-            raise RewindError(f"{process.name} died while {what} was awaited.\n{last_lines(Path(process.log))}")
-        if time.monotonic() > deadline:
-            raise RewindError(f"{what} did not happen within {seconds:.0f} s.\n{last_lines(Path(process.log))}")
-        time.sleep(POLL_SECONDS)
 
 
 def last_lines(log: Path) -> str:
@@ -190,28 +185,6 @@ def _start_and_save(command: Command, folder: Path) -> Process:
     process = start(command)
     save(process, folder)
     return process
-
-
-@dataclass(frozen=True)
-class _Stat:
-    state: str
-    session: int
-    started: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The name, in brackets, may itself hold blanks and brackets: what follows the last one is regular.
-    fields = text[text.rindex(")") + 2 :].split()
-    return _Stat(state=fields[0], session=int(fields[3]), started=int(fields[19]))
-
-
-def _all_stats() -> list[tuple[int, _Stat]]:
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [(pid, stat) for pid in pids if (stat := _stat(pid)) is not None]
 
 
 def _ended_within(wanted: Sequence[Process], seconds: float) -> bool:

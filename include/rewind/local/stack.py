@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rewind.control import database, supervise
-from rewind.core.errors import RetryError
+from rewind.control import database, installation, supervise
 from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
 from rewind.local.airflow import Airflow
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.local.airflow_api import AirflowApi
 from rewind.local.airflow_config import DATABASE_FIELD, check_database, write_private
 from rewind.local.processes import Process
+from rewind.local.voice import SILENT, Voice
+from rewind.local.waiting import Waiting
 
 PROJECT = Path(__file__).resolve().parents[3]
 # Supervisors of streams wait here, so that they never take the place of a step.
 POOL = ("streams", 128, "Supervisors of streams: as many as there are generations")
 STOP_SECONDS = 8
 STREAM_SECONDS = 22
-PATIENCE_SECONDS = 180
 NAMES = (broker.NAME, *airflow.ARGUMENTS)
 
 
@@ -81,6 +81,7 @@ def up(
     dags: Path | None = None,
     plugins: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    voice: Voice = SILENT,
 ) -> Stack:
     """Return the stack of `home`, after starting what does not run and restarting what should run otherwise.
 
@@ -92,36 +93,20 @@ def up(
         plugins: Folder of Airflow's plugins.
         environment: Where ports, Airflow's database, all `REWIND_*` settings but home and broker, and `airflow.OF_DAGS`
             are chosen.
+        voice: Says what is waited for.
 
     Raises:
         RefusedError: A chosen port is taken, the database is of no known kind, or Java or the jars are missing.
-        RewindError: A process died or was not well in time; with the end of its log.
+        RewindError: A process died or stood still before it was well; with the end of its log.
     """
-    stack = _with_broker(home.resolve(), dags, plugins, environment)
+    waits = Waiting(voice)
+    stack = _with_broker(home.resolve(), dags, plugins, environment, waits)
     _prepare(stack)
-    airflow.start(stack.airflow)
-    _patiently(lambda: stack.api().set_pool(*POOL))
-    _patiently(lambda: airflow.await_dags(stack.airflow))
-    _patiently(lambda: stack.api().unpause())
+    airflow.start(stack.airflow, waits)
+    airflow.patiently(stack.airflow, "a pool of Airflow", lambda: stack.api().set_pool(*POOL), waits)
+    airflow.await_dags(stack.airflow, waits)
+    airflow.patiently(stack.airflow, "DAGs to be unpaused", lambda: stack.api().unpause(), waits)
     return stack
-
-
-def _patiently(call: Callable[[], None]) -> None:
-    """Call until Airflow carries it out.
-
-    On SQLite its processes now and then hold each other up when the first runs begin; each call is harmless to repeat.
-    """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return call()
-        except RetryError:
-            if time.monotonic() > deadline:
-                raise
-        except AirflowApiError as answered:
-            if answered.status < 500 or time.monotonic() > deadline:
-                raise
-        time.sleep(1)
 
 
 def find(home: Path) -> Stack | None:
@@ -171,13 +156,15 @@ def _member(name: str, process: Process | None, home: Path) -> Member:
     return Member(name, "running", process.pid, log)
 
 
-def _with_broker(home: Path, dags: Path | None, plugins: Path | None, chosen: Mapping[str, str]) -> Stack:
+def _with_broker(
+    home: Path, dags: Path | None, plugins: Path | None, chosen: Mapping[str, str], waits: Waiting
+) -> Stack:
     kept = _record(home) if any(member.pid for member in status(home)) else {}
     # Both ports are settled before anything starts: a refusal leaves nothing behind.
     port = _airflow_port(home, chosen)
     url = check_database(chosen.get(DATABASE_FIELD) or kept.get("database", ""))
-    jars = Path(chosen.get("REWIND_JARS") or _jars(home))
-    kafka = broker.start(home, ports.parse(broker.PORT_FIELD, chosen.get(broker.PORT_FIELD)), jars=jars)
+    kafka_port = ports.parse(broker.PORT_FIELD, chosen.get(broker.PORT_FIELD))
+    kafka = broker.start(home, kafka_port, jars=jars(home, chosen), waits=waits)
     settings = _settings(home, kafka, {**kept.get("environment", {}), **chosen})
     dags, plugins = dags or _folder("dags", kept), plugins or _folder("plugins", kept)
     of_dags = {name: value for name in airflow.OF_DAGS if (value := chosen.get(name))}
@@ -192,21 +179,23 @@ def _prepare(stack: Stack) -> None:
     settings = stack.settings
     for folder in (settings.data, settings.mirrors, settings.generations, settings.evidence):
         folder.mkdir(parents=True, exist_ok=True)
+    installation.begin(settings, datetime.now(UTC))
     database.upgrade(settings.registry_url)
     # Before any task can run: `down` has to find the drivers that the first one may start.
     _remember(stack)
 
 
-def _jars(home: Path) -> Path:
-    """A home of a test has no jars of its own; those of the checkout serve all."""
-    return next((path for path in (home / "jars",) if path.is_dir()), PROJECT / ".rewind" / "jars")
+def jars(home: Path, chosen: Mapping[str, str]) -> Path:
+    """Return the folder of the jars: the chosen one, that of a home, or that of the checkout, which serves all."""
+    own = home / "jars"
+    return Path(chosen.get("REWIND_JARS") or (own if own.is_dir() else PROJECT / ".rewind" / "jars"))
 
 
 def _settings(home: Path, kafka: broker.Broker, chosen: Mapping[str, str]) -> Settings:
     defaults = {
         "REWIND_PIPELINES": str(PROJECT / "include" / "pipelines"),
         "REWIND_JOBS": str(PROJECT / "jobs"),
-        "REWIND_JARS": str(_jars(home)),
+        "REWIND_JARS": str(jars(home, chosen)),
     }
     own = {"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": kafka.bootstrap}
     return from_environment({**defaults, **chosen, **own})

@@ -90,7 +90,7 @@ WEB = (
 )
 LOCAL = (
     Fault("port-of-another-taken", GUARD, "ports._checked", "if not is_free(port):", "if False:"),
-    Fault("dead-process-awaited", GUARD, "local.processes.wait_for", "if not process.alive:", "if False:"),
+    Fault("dead-process-awaited", GUARD, "readiness.wait_for", "if not process.alive:", "if False:"),
     Fault(
         "process-with-old-settings-kept",
         COMPARISON,

@@ -18,6 +18,7 @@ SOURCE_HEADER = "rewind-source"
 REASON_HEADER = "rewind-reason"
 JOB_HEADER = "rewind-job"
 SAMPLE = 5
+STILL_SECONDS = 90
 
 Place = tuple[int, int]
 """Source partition and offset."""
@@ -208,7 +209,7 @@ def read_topic(
     """Return the records of a topic up to its ends, each partition in order.
 
     Raises:
-        TimeoutError: No record came for 30 seconds although some are due.
+        TimeoutError: No record came for a minute and a half although some are due.
     """
     from kafka import KafkaConsumer, TopicPartition
 
@@ -222,9 +223,9 @@ def read_topic(
         for tp in partitions:
             consumer.seek(tp, (starts or {}).get(tp.partition, 0))
         while any(consumer.position(tp) < ends[tp.partition] for tp in partitions):
-            polled = consumer.poll(30_000)
+            polled = consumer.poll(STILL_SECONDS * 1_000)
             if not polled:
-                raise TimeoutError(f"{topic}: no record for 30 s before its ends {dict(ends)}")
+                raise TimeoutError(f"{topic}: no record for {STILL_SECONDS} s before its ends {dict(ends)}")
             for tp, records in polled.items():
                 yield from (record for record in records if record.offset < ends[tp.partition])
     finally:

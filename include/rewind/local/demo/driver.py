@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -13,14 +14,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from rewind.control import leases, progress
+from rewind.control import leases, progress, streams, supervise
 from rewind.control.leases import Holder
 from rewind.control.snapshot import snapshot
 from rewind.local.demo import check, visits
-from rewind.local.demo.waiting import DemoError, until
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.world import World
+from rewind.local.progress import Look
 
-BACK_SECONDS = 150
 WITNESSES = 20
 
 
@@ -47,18 +48,22 @@ def kill_once(world: World, job_id: str, output: str) -> Killing:
     """Kill the driver of a job with SIGKILL and wait for its successor.
 
     Raises:
-        DemoError: None comes, more than one come, or it does not run the old code.
+        DemoError: More than one come, or it does not run the old code.
+        StuckError: None comes, or the driver is not able to work already.
     """
     before, token = _lease(world, job_id)
+    # SIGKILL ends a driver that is stopped, too: it would hide what is wrong.
+    world.waits.check()
     _await_pause()
     for process in before.processes:
         if leases.process_of(process.pid) == process:
             os.kill(process.pid, signal.SIGKILL)
     begun = time.monotonic()
     ends = dict(world.topic(output).latest)
-    after = until(f"a successor of {job_id}", lambda: _successor(world, job_id, token), BACK_SECONDS)
+    driver = functools.partial(world.driver, job_id)
+    after = world.waits.until(f"a successor of {job_id}", lambda: _successor(world, job_id, token), driver)
     seconds = round(time.monotonic() - begun, 1)
-    witnesses = until("the successor's output", lambda: _old_code(world, output, ends), BACK_SECONDS, pause=2)
+    witnesses = world.waits.until("output of the successor", lambda: _old_code(world, output, ends), driver, pause=2)
     drivers = living_drivers(job_id)
     if len(drivers) != 1 or after != token + 1:
         raise DemoError(f"{job_id}: token {token} became {after}, drivers {drivers}: not exactly one successor")
@@ -105,11 +110,15 @@ def _lease(world: World, job_id: str) -> tuple[Holder, int]:
     return found.holder, found.token
 
 
-def _successor(world: World, job_id: str, token: int) -> int | None:
+def _successor(world: World, job_id: str, token: int) -> Look[int]:
     with snapshot(world.settings.registry_url) as connection:
-        found = leases.read(connection, job_id)
+        found, stream = leases.read(connection, job_id), streams.needed(connection, job_id)
+    if stream.quarantined_at is not None:
+        log = supervise.log_folder(world.settings, job_id)
+        raise DemoError(f"{job_id} is quarantined: {stream.last_failure}. Its logs: {log}")
     fresh = found is not None and found.token > token and found.holder is not None and leases.alive(found.holder)
-    return found.token if found is not None and fresh else None
+    far = f"{stream.starts} drivers were started, {stream.failures} have failed"
+    return Look(found.token if found is not None and fresh else None, far, (stream.starts, stream.failures))
 
 
 def _await_pause() -> None:
@@ -118,13 +127,14 @@ def _await_pause() -> None:
     time.sleep(1 - time.time() % 1 - 0.1 if time.time() % 1 < 0.9 else 1.9 - time.time() % 1)
 
 
-def _old_code(world: World, output: str, since: Mapping[int, int]) -> int | None:
-    """Return how many records since then show the bug, None while there are too few to tell."""
+def _old_code(world: World, output: str, since: Mapping[int, int]) -> Look[int]:
+    """Return how many records since then show the bug, none while there are too few to tell."""
     ends = world.topic(output).latest
-    if sum(ends.values()) - sum(since.values()) < WITNESSES * 100 // visits.TOUCHED_PERCENT:
-        return None
+    came, needed = sum(ends.values()) - sum(since.values()), WITNESSES * 100 // visits.TOUCHED_PERCENT
+    if came < needed:
+        return Look(None, f"{came:,} of {needed:,} records", came)
     bodies = [json.loads(r.value) for r in check.read_topic(world.settings.bootstrap, output, ends, since) if r.value]
     shown = [b for b in bodies if visits.touched(int(b["event_identifier"].removeprefix("visit-")))]
     if any(body["visited_page"] != body["visited_page"].lower() for body in shown):
         raise DemoError(f"the successor writes to {output} with new code")
-    return len(shown) or None
+    return Look(len(shown) or None, f"{came:,} records, none that the bug touched", came)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
@@ -10,12 +9,13 @@ from rich.live import Live
 from rich.text import Text
 
 from rewind.cli import render
-from rewind.control.status import Status
+from rewind.control.status import PipelineView, Status
 from rewind.control.status_rewinds import RewindView
+from rewind.control.status_steps import RUNNING
 from rewind.core import lifecycle
-from rewind.core.errors import RetryError
-from rewind.local.demo.waiting import DemoError
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.world import World
+from rewind.local.progress import Look
 
 LOOK_SECONDS = 1.0
 APPROVE = "Approve"
@@ -29,34 +29,29 @@ class Follower:
         self._world, self._run_id, self._rewind_id = world, run_id, rewind_id
         self._said: dict[str, str] = {}
 
-    def to_the_end(self, seconds: float) -> RewindView:
+    def to_the_end(self) -> RewindView:
         """Show the rewind until it has ended, approving a passed verdict, and return it.
 
         Raises:
-            DemoError: It failed, its verdict is not a pass, or it did not end in time.
+            DemoError: It failed, or its verdict is not a pass.
+            StuckError: Nothing of it moved any more.
         """
-        deadline = time.monotonic() + seconds
-        with Live(console=self._world.console, auto_refresh=False, transient=True) as live:
-            while time.monotonic() < deadline:
-                ended = self._look(live)
-                if ended is not None:
-                    return ended
-                time.sleep(LOOK_SECONDS)
-        raise DemoError(f"rewind {self._rewind_id} did not end within {seconds:.0f} s")
+        world, what = self._world, f"rewind {self._rewind_id}"
+        with Live(console=world.console, auto_refresh=False, transient=True) as live:
+            return world.waits.until(f"{what} to end", lambda: self._look(live), world.submits, LOOK_SECONDS)
 
-    def _look(self, live: Live) -> RewindView | None:
-        try:
-            found = self._world.status()
-            done = self._world.run_ended(self._world.rewind_dag, self._run_id)
-        except RetryError:
-            return None
-        view = next((r for r in found.pipeline(self._world.names.pipeline).rewinds if r.id == self._rewind_id), None)
+    def _look(self, live: Live) -> Look[RewindView]:
+        found = self._world.status()
+        done = self._world.run_ended(self._world.rewind_dag, self._run_id)
+        pipeline = found.pipeline(self._world.names.pipeline)
+        view = next((r for r in pipeline.rewinds if r.id == self._rewind_id), None)
         live.update(self._page(found, view), refresh=self._world.console.is_terminal)
         if view is None:
-            return None
+            return Look(far="planning")
         self._say(view)
         self._answer(view)
-        return view if done and view.state == lifecycle.FINISHED else None
+        ended = view if done and view.state == lifecycle.FINISHED else None
+        return Look(ended, far(view), marks(view, pipeline))
 
     def _page(self, found: Status, view: RewindView | None) -> RenderableType:
         if view is None:
@@ -82,6 +77,23 @@ class Follower:
             task = task_of(asked)
             self._world.api.hitl_answer(self._world.rewind_dag, self._run_id, task, [APPROVE])
             self._world.console.print(f"    {task} answered over REST: {APPROVE}")
+
+
+def far(view: RewindView) -> str:
+    """Return how far a rewind is."""
+    at_work = [step.name for step in view.steps if step.state == RUNNING]
+    chunks = f"{view.backfill.chunks_done} of {view.backfill.chunks} chunks" if view.backfill else ""
+    backfilled = chunks if "backfill" in at_work else ""
+    return ", ".join(filter(None, (*at_work, backfilled, view.waits))) or view.state
+
+
+def marks(view: RewindView, pipeline: PipelineView) -> object:
+    """Return what is different once a rewind has moved. A candidate's position is its way only while it catches up."""
+    steps = [(step.name, step.state, step.attempt) for step in view.steps]
+    chunks = None if view.backfill is None else (view.backfill.chunks, view.backfill.chunks_done)
+    catching_up = view.step("catch_up").state == RUNNING
+    position = [job.position for job in pipeline.jobs if job.job_id == view.job_id] if catching_up else []
+    return view.state, steps, chunks, position, view.approval
 
 
 def task_of(asked: Mapping[str, object]) -> str:

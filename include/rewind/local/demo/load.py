@@ -11,12 +11,14 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from rewind.local import processes
 from rewind.local.demo import producer, visits
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.producer import Progress
-from rewind.local.demo.waiting import DemoError, until
 from rewind.local.demo.world import World
 from rewind.local.processes import Command, Process
+from rewind.local.progress import Look
+from rewind.local.waiting import Waiting
+from rewind.local.watched import Watched
 
-HISTORY_SECONDS = 120
 STOP_SECONDS = 20
 BYSTANDER_RECORDS = 3
 
@@ -89,9 +91,16 @@ def stop_earlier(folder: Path) -> None:
         processes.stop([left], STOP_SECONDS)
 
 
-def await_history(load: Load) -> Progress:
+def await_history(load: Load, waits: Waiting) -> Progress:
     """Wait until the history is on the broker."""
-    until("the history", lambda: load.history_done() or None, HISTORY_SECONDS)
+    producing = Watched("producer", (load.process.pid,), (Path(load.process.log),))
+
+    def look() -> Look[bool]:
+        done, far = load.history_done(), producer.read(load.state)
+        stored = 0 if far is None else far.stored
+        return Look(done or None, f"{stored:,} records stored", stored)
+
+    waits.until("the history", look, lambda: [producing])
     return load.progress()
 
 

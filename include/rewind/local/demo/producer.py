@@ -15,7 +15,7 @@ from typing import Any
 
 from rewind.local.demo import visits
 
-BEAT_SECONDS = 0.05
+BEAT_SECONDS = 0.1
 SAVE_SECONDS = 0.5
 
 
@@ -128,7 +128,7 @@ def _client(bootstrap: str) -> Any:
     # Compressed batches cost less than they save: the client's checksum is pure Python.
     codec = "lz4" if has_lz4() else "zstd" if has_zstd() else "gzip"
     return KafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", linger_ms=50, batch_size=262_144, compression_type=codec
+        bootstrap_servers=bootstrap, acks="all", linger_ms=100, batch_size=262_144, compression_type=codec
     )
 
 

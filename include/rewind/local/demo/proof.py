@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rewind.control import supervise
 from rewind.control.pointer import Resolved
 from rewind.control.verdicts import Verdict
 from rewind.core.offsets import Vector, reached
+from rewind.core.world import Topic
 from rewind.local.demo import check, load, visits
 from rewind.local.demo.check import Findings, Place
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.producer import Progress
-from rewind.local.demo.waiting import DemoError, until
 from rewind.local.demo.world import World
+from rewind.local.progress import Look
 
 if TYPE_CHECKING:
     from rewind.local.demo.scenario import Story
 
-CATCH_UP_SECONDS = 120
+TELL_RECORDS = 1_000
 SUMS = ("rows", "equal", "expected", "dead_letters", "open", "repeated")
 """Counts of a verdict that are no faults: `open` lies beyond the ceiling, and `repeated` holds exact repeats, which
 the contract of an output allows (at least once) and which every reader removes by `rewind-source`."""
@@ -104,11 +108,9 @@ def make(world: World, story: Story, planted: Progress) -> Proof:
     assert rewind is not None
     assert rewind.verdict is not None
     source = world.topic(world.names.topic)
-    until(
-        f"{new.job_id} reaching the end", lambda: _reached(world, new.job_id, source.latest), CATCH_UP_SECONDS, pause=1
-    )
-    bootstrap = world.settings.bootstrap
-    records = list(check.read_topic(bootstrap, source.name, source.latest))
+    at_end = functools.partial(_reached, world, new.job_id, source.latest)
+    world.waits.until(f"{new.job_id} to reach the end", at_end, lambda: world.driver(new.job_id), pause=1)
+    records = list(_read(world, source))
     numbers = check.planted_numbers(records, visits.SEQUENCE)
     zone = rewind.plan.config["session_time_zone"]
     expected = check.expectations(records, zone, rewind.plan.start)
@@ -118,8 +120,8 @@ def make(world: World, story: Story, planted: Progress) -> Proof:
         expected,
         source.id,
         new.job_id,
-        check.read_topic(bootstrap, output.name, output.latest),
-        check.read_topic(bootstrap, dead.name, dead.latest),
+        _read(world, output),
+        _read(world, dead),
     )
     expected_changes = touched_within(numbers, planted.seed, rewind.verdict)
     return Proof(findings, expected_changes, planted.slowest or 0, len(records))
@@ -149,9 +151,19 @@ def _check_planted(numbers: Mapping[Place, int], expected: Mapping[Place, check.
             raise DemoError(f"the check takes source {place} for another kind than was planted")
 
 
-def _reached(world: World, job_id: str, ends: Vector) -> bool:
+def _reached(world: World, job_id: str, ends: Vector) -> Look[bool]:
     job = next(job for job in world.pipeline().jobs if job.job_id == job_id)
-    return reached(job.position, ends)
+    far = f"{sum(job.position.values()):,} of {sum(ends.values()):,} records"
+    return Look(reached(job.position, ends) or None, far, job.position)
+
+
+def _read(world: World, topic: Topic) -> Iterator[Any]:
+    """Return the records of a topic, and say how far it is read."""
+    begun, every = time.monotonic(), sum(topic.latest.values())
+    for count, record in enumerate(check.read_topic(world.settings.bootstrap, topic.name, topic.latest)):
+        if count % TELL_RECORDS == 0:
+            world.voice.waiting(f"{topic.name} to be read", f"{count:,} of {every:,} records", time.monotonic() - begun)
+        yield record
 
 
 def _differ(what: str, found: object, wanted: object) -> str:

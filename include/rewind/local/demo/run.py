@@ -20,12 +20,16 @@ from rewind.core.settings import Settings, from_environment
 from rewind.local import broker, ports, stack
 from rewind.local import cli as local_cli
 from rewind.local.demo import load, pipelines, summary, world
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.proof import faults
 from rewind.local.demo.scenario import Scenario, Story
-from rewind.local.demo.waiting import DemoError
 from rewind.local.demo.world import World
+from rewind.local.voice import Voice
+from rewind.local.waiting import Waiting
 
 LAST_LINE = "REWIND DEMO:"
+LONGEST = 900
+"""Characters of a failure in the last line: the process, the end of its log, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,12 @@ class Ground:
 def run(history: int, rate: int) -> int:
     """Play the demo and return its exit code: 0 only when everything was as it should be."""
     console, story, made, producing = Console(), Story(), None, None
+    voice = Voice(console)
     try:
-        ground = _ground()
+        ground = _ground(voice)
         # The history is written while Airflow starts: both take their time.
         producing = load.start(ground.bootstrap, ground.names.topic, ground.folder, history, rate)
-        made = _up(ground, console)
+        made = _up(ground, voice)
         story.seconds["stack is up"] = round(time.monotonic() - story.began, 1)
         console.print(f"[green]stack is up[/] in {story.seconds['stack is up']:.1f} s: {made.stack.airflow_url}")
         Scenario(made, story).play(producing)
@@ -70,27 +75,27 @@ def run(history: int, rate: int) -> int:
     return _end(console, story, made)
 
 
-def _ground() -> Ground:
+def _ground(voice: Voice) -> Ground:
     """Start the broker and choose names that nothing has yet."""
     home = local_cli.home()
     folder = home / "demo"
     load.stop_earlier(folder)
     folder.mkdir(parents=True, exist_ok=True)
     port = ports.parse(broker.PORT_FIELD, os.environ.get(broker.PORT_FIELD))
-    jars = home / "jars" if (home / "jars").is_dir() else stack.PROJECT / ".rewind" / "jars"
-    started = broker.start(home, port, jars=jars)
+    with voice.doing("starting the broker …"):
+        started = broker.start(home, port, jars=stack.jars(home, os.environ), waits=Waiting(voice))
     settings = from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": started.bootstrap})
     chosen = world.free_names(_deployed(settings), set(Broker(settings).topics()))
     return Ground(home, folder, started.bootstrap, chosen)
 
 
-def _up(ground: Ground, console: Console) -> World:
+def _up(ground: Ground, voice: Voice) -> World:
     """Bring up the stack with the demo's own pipelines folder."""
     own, chosen = ground.folder / "pipelines", ground.names
     pipelines.copy_with_bug(stack.PROJECT / "include" / "pipelines", own, chosen.pipeline, chosen.topic, chosen.output)
-    with console.status("starting the broker and Airflow …"):
-        running = stack.up(ground.home, environment={**os.environ, "REWIND_PIPELINES": str(own)})
-    made = World(running, running.api(), chosen, ground.folder, console)
+    with voice.doing("starting Airflow …"):
+        running = stack.up(ground.home, environment={**os.environ, "REWIND_PIPELINES": str(own)}, voice=voice)
+    made = World(running, running.api(), chosen, ground.folder, voice)
     world.drain_earlier(made)
     return made
 
@@ -127,7 +132,7 @@ def _end(console: Console, story: Story, made: World | None) -> int:
     if story.failure:
         # A failure of several lines ends with the line that says so.
         console.print(story.failure, markup=False, highlight=False)
-        print(f"{LAST_LINE} FAIL {' '.join(story.failure.split())[:300]}")
+        print(f"{LAST_LINE} FAIL {' '.join(story.failure.split())[:LONGEST]}")
         return 1
     assert story.live_after is not None
     print(f"{LAST_LINE} PASS {story.live_after.job_id} is live, {time.monotonic() - story.began:.0f} s")

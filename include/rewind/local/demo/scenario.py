@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from rewind.control import requests, rewinds
+from rewind.control import requests, rewinds, supervise
 from rewind.control.database import now
 from rewind.control.pointer import Resolved, resolve
 from rewind.control.snapshot import snapshot
 from rewind.control.status_jobs import Job
 from rewind.control.status_rewinds import RewindView
-from rewind.core import lifecycle
+from rewind.core import lifecycle, names
+from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
 from rewind.local.demo import driver, load, pipelines, proof
 from rewind.local.demo.driver import Killing
+from rewind.local.demo.errors import DemoError
 from rewind.local.demo.follow import Follower
 from rewind.local.demo.load import Load
 from rewind.local.demo.proof import Proof
-from rewind.local.demo.waiting import DemoError, until
 from rewind.local.demo.world import World
+from rewind.local.progress import Look
 from rewind.local.stack import PROJECT
 
-ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT60S", "reason": "pages in small letters"}
+ASKED = {"from": "earliest", "observe": "PT20S", "grace": "PT30S", "reason": "pages in small letters"}
 
-DEPLOY_SECONDS, STREAM_SECONDS, REWIND_SECONDS, COLLECT_SECONDS = 180, 240, 540, 300
 CAUGHT_UP = 10_000
 """Offsets behind Kafka's end that a stream at this rate always is, a few batches' worth."""
 
@@ -79,11 +80,12 @@ class Scenario:
             DemoError: Something was not as it should be.
         """
         with self._part("history produced"):
-            load.await_history(producing)
+            load.await_history(producing, self._world.waits)
         self._under_load(producing)
         producing.stop()
         with self._part("checked by a separate reader"):
             self._story.proof = proof.make(self._world, self._story, producing.progress())
+        self._world.waits.check()
 
     def _under_load(self, producing: Load) -> None:
         with self._part("deployed and caught up"):
@@ -108,15 +110,17 @@ class Scenario:
     def _deploy(self) -> Resolved:
         world = self._world
         world.start_dag(f"mirror_{world.names.topic}", {})
-        world.run_dag(f"deploy_{world.names.pipeline}", {"from": "earliest"}, DEPLOY_SECONDS)
+        world.run_dag(f"deploy_{world.names.pipeline}", {"from": "earliest"})
         live = self._story.live_before = resolve(world.names.pipeline, world.settings.registry_url)
-        until(f"{live.job_id} catching up", lambda: self._caught_up(live.job_id), STREAM_SECONDS, pause=2)
-        until("the mirror catching up", self._mirrored, STREAM_SECONDS, pause=2)
+        driver = functools.partial(world.driver, live.job_id)
+        mirror = functools.partial(world.driver, names.mirror_owner(world.names.topic))
+        world.waits.until(f"{live.job_id} to catch up", lambda: self._caught_up(live.job_id), driver, pause=2)
+        world.waits.until("the mirror to catch up", self._mirrored, mirror, pause=2)
         return live
 
     def _dry_run(self, run_id: str) -> None:
         dag = self._world.rewind_dag
-        until("the end of the dry run", lambda: self._world.run_ended(dag, run_id), DEPLOY_SECONDS, pause=1)
+        self._world.await_run(dag, run_id)
         with snapshot(self._world.settings.registry_url) as connection:
             planned = rewinds.steps_of(connection, requests.rewind_id(dag, run_id))
             plan_id = planned[-1].evidence["plan_id"] if planned else ""
@@ -130,7 +134,7 @@ class Scenario:
         run_id = world.start_dag(world.rewind_dag, conf)
         story.rewind_id = requests.rewind_id(world.rewind_dag, run_id)
         world.console.print(f"  rewind {story.rewind_id}, plan {story.plan.id}: {world.stack.airflow_url}")
-        story.rewind = Follower(world, run_id, story.rewind_id).to_the_end(REWIND_SECONDS)
+        story.rewind = Follower(world, run_id, story.rewind_id).to_the_end()
         story.seconds["rewound"] = round(time.monotonic() - triggered, 1)
         story.live_after = resolve(world.names.pipeline, world.settings.registry_url)
         story.gap = driver.longest_gap(world, live.job_id)
@@ -140,27 +144,36 @@ class Scenario:
 
     def _collect(self, job_id: str) -> None:
         """Run the garbage DAG until it has taken the old generation, whose grace period must end first."""
-        deadline = time.monotonic() + COLLECT_SECONDS
-        until("the end of the grace period", lambda: self._grace_over(job_id), COLLECT_SECONDS, pause=1)
-        while self._job(job_id).state != lifecycle.COLLECTED:
-            if time.monotonic() > deadline:
-                waits = [garbage.waits for garbage in self._world.pipeline().garbage if garbage.job_id == job_id]
-                raise DemoError(f"{job_id} was not collected within {COLLECT_SECONDS} s: {waits}")
-            self._world.run_dag("collect_garbage", {"dry_run": False}, COLLECT_SECONDS)
+        waits = self._world.waits
+        waits.until("the grace period to end", lambda: self._grace_over(job_id), pause=1)
+        waits.until(f"{job_id} to be collected", lambda: self._collected(job_id), lambda: self._world.driver(job_id))
 
-    def _grace_over(self, job_id: str) -> bool:
+    def _grace_over(self, job_id: str) -> Look[bool]:
         until_when = self._job(job_id).grace_until
-        return until_when is None or until_when <= now()
+        left = 0.0 if until_when is None else (until_when - now()).total_seconds()
+        return Look(left <= 0 or None, f"{left:.0f} s left", left)
 
-    def _caught_up(self, job_id: str) -> bool:
+    def _collected(self, job_id: str) -> Look[bool]:
+        self._world.run_dag("collect_garbage", {"dry_run": False})
+        job, view = self._job(job_id), self._world.pipeline()
+        left = [(g.waits, len(g.things)) for g in view.garbage if g.job_id == job_id]
+        far = "; ".join(f"{count} things left, {why}" for why, count in left)
+        return Look(job.state == lifecycle.COLLECTED or None, far, (job.state, left))
+
+    def _caught_up(self, job_id: str) -> Look[bool]:
         job = self._job(job_id)
         if job.driver.state == "quarantined":
-            raise DemoError(f"{job_id} is quarantined: {job.driver.last_failure}")
-        return job.lag is not None and job.lag <= CAUGHT_UP and job.last_batch_at is not None
+            log = supervise.log_folder(self._world.settings, job_id)
+            raise DemoError(f"{job_id} is quarantined: {job.driver.last_failure}. Its logs: {log}")
+        done = job.lag is not None and job.lag <= CAUGHT_UP and job.last_batch_at is not None
+        return Look(done or None, _of(job.position, job.lag), job.position)
 
-    def _mirrored(self) -> bool:
+    def _mirrored(self) -> Look[bool]:
         found = next((m for m in self._world.status().mirrors if m.topic == self._world.names.topic), None)
-        return found is not None and found.lag is not None and found.lag <= 5 * CAUGHT_UP
+        if found is None:
+            return Look(far="not begun")
+        done = found.lag is not None and found.lag <= 5 * CAUGHT_UP
+        return Look(done or None, _of(found.position, found.lag), found.position)
 
     def _job(self, job_id: str) -> Job:
         return next(job for job in self._world.pipeline().jobs if job.job_id == job_id)
@@ -168,12 +181,12 @@ class Scenario:
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
         begun = time.monotonic()
-        with self._world.console.status(f"{name} …") if self._world.console.is_terminal else _nothing():
+        with self._world.voice.doing(f"{name} …"):
             yield
         self._story.seconds[name] = round(time.monotonic() - begun, 1)
         self._world.console.print(f"[green]{name}[/] in {self._story.seconds[name]:.1f} s")
 
 
-@contextmanager
-def _nothing() -> Iterator[Any]:
-    yield
+def _of(position: Vector, lag: int | None) -> str:
+    read = sum(position.values())
+    return f"{read:,} records" if lag is None else f"{read:,} of {read + lag:,} records"

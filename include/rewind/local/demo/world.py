@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from kafka import KafkaAdminClient
 from rich.console import Console
@@ -20,9 +24,15 @@ from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
-from rewind.local.airflow_api import AirflowApi
-from rewind.local.demo.waiting import DemoError, until
+from rewind.local import airflow
+from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.local.demo import workers
+from rewind.local.demo.errors import DemoError
+from rewind.local.progress import Look
 from rewind.local.stack import Stack
+from rewind.local.voice import Voice
+from rewind.local.waiting import Waiting
+from rewind.local.watched import Watched
 
 
 @dataclass(frozen=True)
@@ -62,14 +72,14 @@ class World:
         api: A client of its Airflow.
         names: What things are called.
         folder: The demo's own folder.
-        console: Where it speaks.
+        voice: What it speaks with.
     """
 
     stack: Stack
     api: AirflowApi
     names: Names
     folder: Path
-    console: Console
+    voice: Voice
 
     @property
     def settings(self) -> Settings:
@@ -85,6 +95,24 @@ class World:
     def rewind_dag(self) -> str:
         """The rewind DAG of the pipeline."""
         return f"rewind_{self.names.pipeline}"
+
+    @property
+    def console(self) -> Console:
+        """Where it speaks."""
+        return self.voice.console
+
+    @functools.cached_property
+    def waits(self) -> Waiting:
+        """How it waits: for as long as something moves, and all that it rests on is able to."""
+        return Waiting(self.voice, lambda: workers.all_of(self.settings, self._owns))
+
+    def driver(self, owner: str) -> list[Watched]:
+        """Return the driver of a stream."""
+        return workers.drivers(self.settings, lambda found: found == owner)
+
+    def submits(self) -> list[Watched]:
+        """Return what tasks have submitted and what runs now."""
+        return workers.submits(self.settings)
 
     def status(self) -> Status:
         """Return the whole state."""
@@ -113,21 +141,56 @@ class World:
         finally:
             admin.close()
 
-    def run_dag(self, dag_id: str, conf: Mapping[str, Any], seconds: float) -> str:
+    def run_dag(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a DAG run, wait until it has ended well, and return its id.
 
         Raises:
-            DemoError: It failed, or did not end in time.
+            DemoError: It failed.
+            StuckError: Nothing of it moved any more.
         """
         run_id = self.start_dag(dag_id, conf)
-        until(f"the end of {dag_id}", lambda: self.run_ended(dag_id, run_id), seconds, pause=1)
+        self.await_run(dag_id, run_id)
         return run_id
+
+    def await_run(self, dag_id: str, run_id: str) -> None:
+        """Wait until a run has ended well, as long as its tasks or what they submitted move."""
+
+        def look() -> Look[bool]:
+            ended, states = self.run_ended(dag_id, run_id), self.task_states(dag_id, run_id)
+            return Look(ended or None, ", ".join(f"{task} {state}" for task, state, _ in states), states)
+
+        self.waits.until(f"{dag_id} to end", look, self.submits, pause=1)
+
+    def task_states(self, dag_id: str, run_id: str) -> list[tuple[str, str, int]]:
+        """Return the tasks of a run that have begun, with state and attempt.
+
+        A sensor goes back and forth between some states: runs with one are not followed by these.
+        """
+        found = self.api.task_instances(dag_id, run_id)
+        return sorted((t["task_id"], t["state"], t["try_number"]) for t in found if t["state"])
 
     def start_dag(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a DAG run and return its id, once Airflow has parsed the DAG."""
-        until(f"the DAG {dag_id}", lambda: any(dag["dag_id"] == dag_id for dag in self.api.dags()), 120, pause=1)
+
+        def look() -> Look[bool]:
+            known = {dag["dag_id"] for dag in self.api.dags()}
+            return Look(dag_id in known or None, f"{len(known)} DAGs are there", known)
+
+        self.waits.until(f"the DAG {dag_id}", look, pause=1)
+        run_id = f"demo__{datetime.now(UTC).isoformat()}"
+        airflow.patiently(
+            self.stack.airflow, f"{dag_id} to start", lambda: self._trigger(dag_id, conf, run_id), self.waits
+        )
+        return run_id
+
+    def _trigger(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> None:
         self.api.unpause(dag_id)
-        return str(self.api.trigger(dag_id, conf)["dag_run_id"])
+        try:
+            self.api.trigger(dag_id, conf, run_id)
+        except AirflowApiError as refused:
+            # An earlier try was carried out although it was answered with an error.
+            if refused.status != HTTPStatus.CONFLICT:
+                raise
 
     def run_ended(self, dag_id: str, run_id: str) -> bool:
         """Return whether a run has ended well.
@@ -137,8 +200,14 @@ class World:
         """
         state = self.api.dag_run(dag_id, run_id)["state"]
         if state == "failed":
-            raise DemoError(f"{dag_id} failed: {'; '.join(self._failures(dag_id, run_id))}")
+            where = f"{self.stack.airflow_url}/dags/{dag_id}/runs/{quote(run_id)}"
+            raise DemoError(
+                f"{dag_id} failed: {'; '.join(self._failures(dag_id, run_id))}. Its tasks and logs: {where}"
+            )
         return bool(state == "success")
+
+    def _owns(self, owner: str) -> bool:
+        return _belongs(owner, self.names)
 
     def _failures(self, dag_id: str, run_id: str) -> list[str]:
         tasks = [t for t in self.api.task_instances(dag_id, run_id) if t["state"] == "failed"]

@@ -24,7 +24,10 @@ function show(focus) {
   let body = null;
   document.title = `${page.title(id)} - Rewind`;
   patch(place("pages"), ["overview", "history"].map((one) => h("li", { key: one }, h("a", { href: `#${one}`, "aria-current": one === name ? "page" : null }, PAGES[one].title()))));
-  const draw = () => patch(content, page.page(body, id, acted, draw));
+  const draw = () => {
+    place("loading")?.remove();
+    patch(content, page.page(body, id, acted, draw));
+  };
   const seen = (found) => {
     const news = body !== null && found !== null && changed(body, found);
     body = found ?? body;
@@ -37,6 +40,7 @@ function show(focus) {
   };
   const failed = (problem) => {
     tell(problem.message);
+    place("loading")?.remove();
     if (body === null) patch(content, h("p", { class: "quiet" }, problem.status === 404 ? "There is nothing of that name." : "Nothing can be shown now; this page tries again by itself."));
     else patch(place("fresh"), h("span", { class: "bad" }, "not up to date"));
   };

@@ -1,0 +1,73 @@
+"""Views of the registry: one instant, nothing changed, and the same whichever database holds it."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete, insert, select
+
+from rewind.control import generations, schema, status, totals
+from rewind.control.database import now, transaction
+from rewind.control.snapshot import snapshot
+from rewind.core.errors import RefusedError, RetryError
+from tests.support import page_states
+from tests.support.fakes import installation
+from tests.support.registry import NAME, create
+
+
+def there(connection):
+    return [generation.job_id for generation in generations.all_of(connection, NAME)]
+
+
+def test_a_view_shows_one_instant(url):
+    with snapshot(url) as connection:
+        assert there(connection) == []
+        with transaction(url) as writer:
+            create(writer)
+        assert there(connection) == []
+    with snapshot(url) as connection:
+        assert there(connection) == [f"{NAME}-g1"]
+
+
+def test_a_view_neither_waits_for_a_writer_nor_sees_what_it_may_take_back(url):
+    with transaction(url) as writer:
+        create(writer)
+        with snapshot(url) as connection:
+            assert there(connection) == []
+
+
+def test_a_view_changes_nothing(url):
+    with pytest.raises(RetryError, match="registry"), snapshot(url) as connection:
+        create(connection)
+    with snapshot(url) as connection:
+        assert there(connection) == []
+
+
+def test_where_no_registry_is_a_view_says_so(bare_url):
+    with pytest.raises(RefusedError, match=r"registry: (there is none at|it is empty)"), snapshot(bare_url) as view:
+        there(view)
+
+
+def copied(source, target):
+    """Copy all that a registry holds into an empty one."""
+    with transaction(source) as old, transaction(target) as new:
+        for table in (schema.changes, schema.protocol):
+            new.execute(delete(table))
+        for table in schema.metadata.sorted_tables:
+            rows = [dict(row) for row in old.execute(select(table)).mappings()]
+            if rows:
+                new.execute(insert(table), rows)
+
+
+@pytest.mark.parametrize("state", ["standby", "failed verdict", "stuck watermark", "aborted"])
+def test_what_is_shown_does_not_depend_on_the_database(url, tmp_path, state):
+    seen = installation(tmp_path / "seen", REWIND_REGISTRY_URL=url, REWIND_PIPELINES=str(tmp_path / "pipelines"))
+    other = installation(tmp_path / "other", REWIND_PIPELINES=str(tmp_path / "pipelines"))
+    page_states.declare(seen)
+    page_states.seed(seen, state)
+    copied(url, other.registry_url)
+
+    at = now()
+    shown, wanted = (status.read(one, page_states.Ends(), at).to_json() for one in (seen, other))
+    assert (shown, shown["registry_read"]) == (wanted, True)
+    with snapshot(url) as mine, snapshot(other.registry_url) as theirs:
+        assert totals.read(mine) == totals.read(theirs)

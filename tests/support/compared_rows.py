@@ -1,0 +1,66 @@
+"""Rows of two outputs, and what the comparison says of them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from rewind.core.offsets import OffsetRange
+from rewind.steps.comparison import compared_rows
+from rewind.steps.findings import Found
+from rewind.transforms.compare import Sides
+
+SCHEMA = StructType().add("id", "long").add("page", "string").add("at", "timestamp")
+SIDES = Sides(SCHEMA, SCHEMA, ())
+HORIZON = {0: OffsetRange(0, 100)}
+LOCATED = (
+    "p int, o long, n int, repair int, kind string, key binary, value binary, reason string, "
+    "out_partition int, out_offset long"
+)
+
+
+def row(
+    o: int,
+    value: str | None,
+    *,
+    p: int = 0,
+    n: int = 0,
+    key: bytes | None = b"k",
+    kind: str = "row",
+    repair: int = 0,
+    at: int = 0,
+) -> tuple:
+    reason = "bad" if kind == "dead" else None
+    return (p, o, n, repair, kind, key, None if value is None else value.encode(), reason, 0, at)
+
+
+def page(o: int, name: str = "home", **more: object) -> tuple:
+    return row(o, f'{{"id":{o},"page":"{name}"}}', **more)
+
+
+def located(spark: SparkSession, rows: list[tuple]) -> DataFrame:
+    return spark.createDataFrame(rows, LOCATED)
+
+
+def compared(
+    spark: SparkSession,
+    live: list[tuple],
+    candidate: list[tuple],
+    sides: Sides = SIDES,
+    horizon: dict | None = None,
+) -> Found:
+    both = [located(spark, rows) for rows in (live, candidate)]
+    return compared_rows(both[0], both[1], sides, HORIZON if horizon is None else horizon)
+
+
+def classes(
+    spark: SparkSession,
+    live: list[tuple],
+    candidate: list[tuple],
+    sides: Sides = SIDES,
+    horizon: dict | None = None,
+) -> dict:
+    """Return the counts that are not 0, without the sum, and the fields that differ where some do."""
+    found = compared(spark, live, candidate, sides, horizon)
+    counts = {name: count for name, count in found.counts.items() if count and name not in ("rows", "dead_letters")}
+    return {**counts, **({"fields": found.fields} if found.fields else {})}
