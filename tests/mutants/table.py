@@ -61,10 +61,12 @@ def summary(faults: Sequence[Fault], verdicts: Mapping[str, Verdict]) -> list[st
     soon = [fault for fault, verdict in of if verdict.noticed and not verdict.full]
     guards = [fault for fault, _ in of if fault.kind == GUARD]
     kinds = Counter(fault.kind for fault in faults)
+    left = Counter(verdict.outcome for _, verdict in of if not verdict.noticed)
     return [
         f"- {len(of)} faults: " + ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
         f"- noticed: {sum(verdict.noticed for _, verdict in of)}, by `{SOON}`: {len(soon)}",
         f"- removed guards noticed by `{SOON}`: {sum(fault in soon for fault in guards)} of {len(guards)}",
+        *(f"- {outcome}: {number}" for outcome, number in sorted(left.items())),
     ]
 
 

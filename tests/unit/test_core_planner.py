@@ -400,7 +400,7 @@ TABLE = replace(PIPELINE, output_format="delta")
 
 @pytest.mark.parametrize(("live", "wanted"), [(TABLE, TABLE), (TABLE, PIPELINE), (PIPELINE, TABLE)])
 def test_readers_of_a_table_cannot_be_moved_by_the_switch(live, wanted):
-    seen = world(lifecycle=FakeLifecycle(generation(live), positions={0: 95, 1: 55}))
+    seen = world(lifecycle=FakeLifecycle(generation(live)))
     error = refusal(request(consumer_groups=("shop",)), seen, pipeline=wanted)
 
     problem = "visits_converter writes to a table, which has no consumer groups"

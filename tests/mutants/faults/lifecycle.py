@@ -207,14 +207,14 @@ FAULTS = (
         "batch-closing-at-the-instant-missed",
         RANGE,
         "progress.last_closing",
-        "_table.c.closing_watermark <= watermark",
-        "_table.c.closing_watermark < watermark",
+        "_closing <= watermark",
+        "_closing < watermark",
     ),
     Fault(
         "batch-closing-at-the-instant-after-it",
         RANGE,
         "first_closing_after",
-        "_table.c.closing_watermark > watermark",
-        "_table.c.closing_watermark >= watermark",
+        "_closing > watermark",
+        "_closing >= watermark",
     ),
 )

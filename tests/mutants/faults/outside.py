@@ -90,7 +90,7 @@ WEB = (
 )
 LOCAL = (
     Fault("port-of-another-taken", GUARD, "ports._checked", "if not is_free(port):", "if False:"),
-    Fault("dead-process-awaited", GUARD, "local.processes.wait_for", "if not process.alive:", "if False:"),
+    Fault("dead-process-awaited", GUARD, "readiness.wait_for", "if not process.alive:", "if False:"),
     Fault(
         "process-with-old-settings-kept",
         COMPARISON,
@@ -214,10 +214,20 @@ AIRFLOW = (
     Fault("drifted-night-passes", GUARD, "NightSubmit._end", "if found.state == rules.DRIFTED:", "if False:"),
     Fault("missed-nights-backwards", ORDER, "rewind_airflow.nights.missed", "return found[::-1]", "return found"),
 )
+PARSING = (
+    Fault(
+        "parse-asked-for-though-nothing-changed",
+        GUARD,
+        "PipelinesDagBundle.refresh",
+        "if self._seen is not None and found != self._seen:",
+        "if self._seen is not None:",
+    ),
+    Fault("changed-folder-not-parsed", EFFECT, "PipelinesDagBundle.refresh", "request(self.name, self.path)", "pass"),
+)
 PLUGIN = (
     Fault(
         "page-open-without-access-control", GUARD, "rewind_plugin._closed", "raise HTTPException(403, ", "print(403, "
     ),
     Fault("reading-for-running", SIDES, "may_run", '"method": "POST"', '"method": "GET"'),
 )
-FAULTS = (*CLI, *WEB, *LOCAL, *AIRFLOW, *PLUGIN)
+FAULTS = (*CLI, *WEB, *LOCAL, *PARSING, *AIRFLOW, *PLUGIN)
