@@ -27,11 +27,19 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgres_registry(postgres_server: str) -> str:
-    """An empty registry on the server."""
-    url = postgres.another(postgres_server, "registry")
+def postgres_template(postgres_server: str) -> str:
+    """Name of a database that holds an empty registry, and that no test uses: others are copied from it."""
+    url = postgres.another(postgres_server, "empty")
     database.upgrade(url)
-    return url
+    # A database that somebody is connected to cannot be copied.
+    database.engine(url).dispose()
+    return "empty"
+
+
+@pytest.fixture(scope="session")
+def postgres_registry(postgres_server: str, postgres_template: str) -> str:
+    """An empty registry on the server."""
+    return postgres.another(postgres_server, "registry", template=postgres_template)
 
 
 @pytest.fixture(params=DATABASES)
@@ -52,8 +60,8 @@ def own_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield installation(tmp_path / "home").registry_url
     else:
-        empty = request.getfixturevalue("postgres_registry")
-        made = postgres.another(empty, f"copy{next(_numbers)}", template="registry")
+        template, server = map(request.getfixturevalue, ("postgres_template", "postgres_server"))
+        made = postgres.another(server, f"copy{next(_numbers)}", template=template)
         yield made
         postgres.drop(made)
 

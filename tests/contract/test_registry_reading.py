@@ -59,15 +59,16 @@ def copied(source, target):
 
 
 @pytest.mark.parametrize("state", ["standby", "failed verdict", "stuck watermark", "aborted"])
-def test_what_is_shown_does_not_depend_on_the_database(url, tmp_path, state):
-    seen = installation(tmp_path / "seen", REWIND_REGISTRY_URL=url, REWIND_PIPELINES=str(tmp_path / "pipelines"))
+def test_what_is_shown_does_not_depend_on_the_database(own_url, tmp_path, state):
+    # One of its own: what a process knows of a registry's mirrors it knows by the registry's address.
+    seen = installation(tmp_path / "seen", REWIND_REGISTRY_URL=own_url, REWIND_PIPELINES=str(tmp_path / "pipelines"))
     other = installation(tmp_path / "other", REWIND_PIPELINES=str(tmp_path / "pipelines"))
     page_states.declare(seen)
     page_states.seed(seen, state)
-    copied(url, other.registry_url)
+    copied(own_url, other.registry_url)
 
     at = now()
     shown, wanted = (status.read(one, page_states.Ends(), at).to_json() for one in (seen, other))
     assert (shown, shown["registry_read"]) == (wanted, True)
-    with snapshot(url) as mine, snapshot(other.registry_url) as theirs:
+    with snapshot(own_url) as mine, snapshot(other.registry_url) as theirs:
         assert totals.read(mine) == totals.read(theirs)
