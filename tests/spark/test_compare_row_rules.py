@@ -14,6 +14,8 @@ from rewind.transforms import row_rules
 from rewind.transforms.compare import Sides
 from tests.support.compared_rows import SCHEMA, classes, page, row
 
+pytestmark = pytest.mark.full
+
 RULES = (
     RowRule(APPEAR, "candidate.page = 'new' and live is null"),
     RowRule(VANISH, "live.page = 'bot' and candidate is null"),

@@ -16,6 +16,8 @@ from rewind.transforms import column_rules
 from rewind.transforms.compare import Sides
 from tests.support.compared_rows import compared, row
 
+pytestmark = pytest.mark.full
+
 NEAR = ColumnRule("price", TOLERANCE, relative=0.01, absolute=0.5)
 ANY = ColumnRule("stamp", VOLATILE)
 SET = ColumnRule("tags", UNORDERED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from pyspark.sql import SparkSession
 
 from rewind.adapters.outputs import Output
@@ -14,6 +15,8 @@ from rewind.steps.comparison import compared_rows
 from rewind.steps.findings import Found
 from rewind.transforms.outputs import DEAD
 from tests.support.compared_rows import SIDES, located
+
+pytestmark = pytest.mark.full
 
 FIRST = {0: OffsetRange(0, 40), 1: OffsetRange(0, 30)}
 NEXT = {0: OffsetRange(40, 80), 1: OffsetRange(30, 70)}

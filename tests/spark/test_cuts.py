@@ -9,20 +9,18 @@ from pyspark.sql import SparkSession
 
 from tests.scenarios import cut_cases
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
 def test_the_same_windows_in_1_and_3_batches(spark: SparkSession, tmp_path: Path) -> None:
     assert cut_cases.check(spark, tmp_path, "visits_window_counter", 150, (1, 3)) >= 6
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", cut_cases.SHIPPED)
 def test_the_same_records_in_1_3_and_7_batches(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert cut_cases.check(spark, tmp_path, name, 300, (1, 3, 7)) >= 12
 
 
-@pytest.mark.full
 def test_a_cut_that_makes_records_late_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
     name = "visits_closed_windows"
     made = cut_cases.visits(200, cut_cases.SHIPPED[name].delay)

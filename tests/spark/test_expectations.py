@@ -14,6 +14,8 @@ from rewind.steps import expectations
 from rewind.steps.expectations import Answer
 from rewind.steps.findings import Found
 
+pytestmark = pytest.mark.full
+
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "text"}}
 EARLY = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "day", "max_value": "2025-01-01"}}
 SMALL = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "amount", "max_value": 100}}

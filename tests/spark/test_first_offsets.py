@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
 from tests.support import cuts
 from tests.support.fakes import TOPIC, TOPIC_ID
+
+pytestmark = pytest.mark.full
 
 START = datetime(2025, 9, 4, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.scenarios.mirroring import compaction_figures
+
+pytestmark = pytest.mark.full
 
 
 def test_after_compaction_a_small_range_opens_the_files_that_hold_it(spark: SparkSession, tmp_path: object) -> None:

@@ -28,6 +28,8 @@ from rewind.transforms import parsing
 from tests.support import cuts, fakes
 from tests.support.fakes import TOPIC, TOPIC_ID
 
+pytestmark = pytest.mark.full
+
 DAY = "2025-09-04"
 PIPELINE = cuts.shipped("visits_converter")
 

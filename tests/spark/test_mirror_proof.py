@@ -28,6 +28,8 @@ from rewind.transforms import mirror_checks
 from tests.support import fakes
 from tests.support.fakes import TOPIC, TOPIC_ID
 
+pytestmark = pytest.mark.full
+
 R = OffsetRange
 BUCKET = mirror_checks.BUCKET
 FIRST = (1 << 31) + 2 * BUCKET - 100

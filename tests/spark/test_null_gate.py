@@ -28,6 +28,8 @@ from tests.support import cuts, fakes
 from tests.support.cuts import Job, at
 from tests.support.fakes import TOPIC_ID
 
+pytestmark = pytest.mark.full
+
 PIPELINE = cuts.shipped("visits_converter", required=("event_id",))
 GOOD = '{"event_id": "v", "visit_id": %s, "event_time": "2025-09-04T07:00:00"%s}'
 VALUES = [GOOD % pair for pair in [("7", "")] * 5 + [('"V-17"', "")] * 5 + [("7", ', "lang": "fr"')] * 5]

@@ -27,6 +27,8 @@ from rewind.steps import share
 from rewind.steps.publish import Publisher
 from tests.support import fakes
 
+pytestmark = pytest.mark.full
+
 SCHEMA = "k STRING, n BIGINT, at TIMESTAMP"
 SHARED = replace(
     fakes.PIPELINE,

@@ -18,6 +18,8 @@ from tests.scenarios import histories
 from tests.scenarios.histories import Write
 from tests.scenarios.shared_histories import held_by_table, merged_into_table, new_table, rows_of_table
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> SharedTable:

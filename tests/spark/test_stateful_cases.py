@@ -20,9 +20,8 @@ from rewind.steps.findings import Found
 from tests.support import cuts, fakes
 from tests.support.compared_rows import HORIZON, SIDES, located, page
 from tests.support.cuts import Arrival, Job, at, millis
-from tests.support.tiers import one_soon
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -71,7 +70,6 @@ def test_c19_what_a_start_within_a_window_cuts_is_neither_published_nor_compared
     assert differing(cuts.compared(live, cut)) == {"rows": 1, "equal": 1, "warm_up": 4}
 
 
-@pytest.mark.full
 @pytest.mark.shows("stateful", c19_windows_of_the_moved_start="equal")
 def test_c19_from_the_moved_start_the_window_is_whole(spark: SparkSession, settings: Settings) -> None:
     pipeline = cuts.shipped(WINDOW)
@@ -84,7 +82,7 @@ def test_c19_from_the_moved_start_the_window_is_whole(spark: SparkSession, setti
 
 
 @pytest.mark.shows("stateful", **{"c19_e1_emitted_by_the_candidate_from_{start}": "{emitted}"})
-@pytest.mark.parametrize(("start", "trusted", "emitted", "found"), one_soon(ONCE))
+@pytest.mark.parametrize(("start", "trusted", "emitted", "found"), ONCE)
 def test_c19_an_event_is_not_emitted_twice_across_both_outputs(
     spark: SparkSession, settings: Settings, start: int, trusted: str | None, emitted: list[str], found: dict[str, int]
 ) -> None:
@@ -132,7 +130,6 @@ def test_c36_a_window_that_no_event_closes_is_open_and_no_difference(spark: Spar
 THE_BOOKS = [[0, 1, 2], [33, 34, 35], [66, 67, 68], [3, 4]]
 
 
-@pytest.mark.full
 @pytest.mark.shows("stateful", c36_records_late_in_live_and_candidate="2 and 0")
 def test_c36_the_report_counts_the_records_that_each_job_left_out(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,8 @@ from rewind.core.offsets import OffsetRange
 from tests.scenarios.rechecks import CANDIDATE, LIVE, PARTITIONS, Pair, history, value
 from tests.support import fakes
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def pair(spark: SparkSession, tmp_path: Path) -> Pair:
@@ -21,7 +23,6 @@ def whole(last: int) -> dict[int, OffsetRange]:
     return {p: OffsetRange(0, last) for p in range(PARTITIONS)}
 
 
-@pytest.mark.full
 def test_outputs_that_grow_by_chance(pair: Pair) -> None:
     told = history(pair, 4, seed=11)
     assert told["went_on"] >= 2

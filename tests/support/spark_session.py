@@ -24,7 +24,7 @@ def session(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraClassPath": jvm.spark_class_path(jars),
-        "spark.driver.extraJavaOptions": jvm.driver_java_options(jars, short=False),
+        "spark.driver.extraJavaOptions": jvm.driver_java_options(jars, short=True),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "Europe/Paris",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
