@@ -39,7 +39,7 @@ logs: setup ## show a process's log: NAME=broker|api-server|scheduler|dag-proces
 demo: setup ## rewind a running pipeline from start to collected garbage, under load
 	@$(REWIND) demo $(ARGS)
 
-test: lint ## check the code and run the tests that each change needs: ten minutes on two cores
+test: lint ## check the code and run the tests that each change needs
 	$(TESTS) -m "not full" $(TIERS) $(ARGS)
 
 test-all: test ## run `make test`, then all other tests but the acceptance tests

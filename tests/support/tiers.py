@@ -49,14 +49,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (not item.nodeid.startswith(STAGE), -files[_file(item.nodeid)], _file(item.nodeid)))
 
 
-def one_soon(cases: Iterable[Any]) -> list[Any]:
+def one_soon(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Return the parameters of a dear test, of which `make test` runs the first alone."""
     first, *others = cases
-    return [first, *(pytest.param(*_tuple(case), marks=pytest.mark.full) for case in others)]
-
-
-def _tuple(case: Any) -> tuple[Any, ...]:
-    return case if isinstance(case, tuple) else (case,)
+    return [first, *(pytest.param(*case, marks=pytest.mark.full) for case in others)]
 
 
 def recorded() -> dict[str, float]:
