@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,13 +47,19 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 @pytest.fixture
-def session(spark: SparkSession) -> SparkSession:
+def stateful(spark: SparkSession) -> SparkSession:
     return own_session(spark)
 
 
+@pytest.fixture(scope="module")
+def template(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A mirror of which each test gets a copy."""
+    return reversed_mirror(own_session(session), str(tmp_path_factory.mktemp("template")))
+
+
 @pytest.fixture
-def mirrored(session: SparkSession, tmp_path: Path) -> str:
-    return reversed_mirror(session, str(tmp_path / "mirror"))
+def mirrored(template: str, tmp_path: Path) -> str:
+    return str(shutil.copytree(template, tmp_path / "mirror"))
 
 
 def reversed_mirror(session: SparkSession, path: str) -> str:
@@ -91,30 +98,30 @@ FIVE_EACH = {"10:00": 5, "10:05": 5, "12:00": 5, "12:05": 5}
 
 @pytest.mark.shows("stateful", c03_windows=FIVE_EACH)
 def test_c03_what_arrived_first_is_fed_first_and_nothing_is_late(
-    session: SparkSession, mirrored: str, tmp_path: Path
+    stateful: SparkSession, mirrored: str, tmp_path: Path
 ) -> None:
-    made = cut(session, mirrored, 2, 5)
+    made = cut(stateful, mirrored, 2, 5)
     assert [{p: (r.start, r.end) for p, r in chunk.items()} for chunk in made] == [
         {0: (0, 0), 1: (0, 5)},
         {0: (0, 0), 1: (5, 10)},
         {0: (0, 5), 1: (10, 10)},
         {0: (5, 10), 1: (10, 10)},
     ]
-    assert counted(session, mirrored, 2, tmp_path / "rewind", made) == FIVE_EACH
+    assert counted(stateful, mirrored, 2, tmp_path / "rewind", made) == FIVE_EACH
 
 
 @pytest.mark.full
 @pytest.mark.shows("stateful", c03_windows_after_a_compaction=FIVE_EACH)
-def test_c03_a_compaction_changes_nothing(session: SparkSession, mirrored: str, tmp_path: Path) -> None:
-    before = cut(session, mirrored, 2, 5)
-    mirror.compact(session, mirrored, DAY, 100)
-    assert cut(session, mirrored, 3, 5) == before
-    assert counted(session, mirrored, 3, tmp_path / "rewind", before) == FIVE_EACH
+def test_c03_a_compaction_changes_nothing(stateful: SparkSession, mirrored: str, tmp_path: Path) -> None:
+    before = cut(stateful, mirrored, 2, 5)
+    mirror.compact(stateful, mirrored, DAY, 100)
+    assert cut(stateful, mirrored, 3, 5) == before
+    assert counted(stateful, mirrored, 3, tmp_path / "rewind", before) == FIVE_EACH
 
 
 def test_c03_in_the_order_of_the_files_the_earlier_ones_would_be_lost(
-    session: SparkSession, mirrored: str, tmp_path: Path
+    stateful: SparkSession, mirrored: str, tmp_path: Path
 ) -> None:
     halves = [(0, 0, 5), (0, 5, 10), (1, 0, 5), (1, 5, 10)]
     by_file: list[Ranges] = [{p: OffsetRange(first, end)} for p, first, end in halves]
-    assert counted(session, mirrored, 2, tmp_path / "by_file", by_file) == {"12:00": 5, "12:05": 5}
+    assert counted(stateful, mirrored, 2, tmp_path / "by_file", by_file) == {"12:00": 5, "12:05": 5}

@@ -10,46 +10,84 @@ from rewind.core.pipeline import ExpectedChange
 from rewind.steps.findings import Found, judge
 from rewind.transforms import parsing
 from rewind.transforms.compare import Sides
-from tests.support.compared_rows import HORIZON, SCHEMA, classes, page, row
+from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, page, row
 
-
-def test_equal_rows_in_any_order(spark: SparkSession) -> None:
-    rows = [page(o) for o in range(5)]
-    assert classes(spark, rows, rows[::-1]) == {"equal": 5}
-
-
-def test_each_class_is_counted(spark: SparkSession) -> None:
-    live = [page(0), page(1), page(2), row(3, "x", kind="dead"), page(4), row(5, "x", kind="dead"), row(6, None)]
-    candidate = [
-        page(0),
-        page(1, "index"),
-        page(7),
-        page(3),
-        row(4, "x", kind="dead"),
-        row(5, "y", kind="dead"),
-        row(6, None, key=b"q"),
-    ]
-    assert classes(spark, live, candidate) == {
-        "equal": 1,
-        "missing": 1,
-        "extra": 1,
-        "changed": 3,
-        "dead_letter_only_live": 1,
-        "dead_letter_only_candidate": 1,
-        "fields": {"changed": {"page": 1, "key": 1}},
-    }
+C30 = [row(0, "", kind="dead"), row(1, ""), row(2, "[]"), row(3, "{broken")]
+C31 = [[(*row(0, None, kind="dead")[:6], text.encode("latin-1"), "not UTF-8", 0, 0)] for text in ("\xff", "\xfe")]
+CASES: dict[str, Case] = {
+    "equal rows in any order": ([page(o) for o in range(5)], [page(o) for o in range(5)][::-1], {"equal": 5}),
+    "each class": (
+        [page(0), page(1), page(2), row(3, "x", kind="dead"), page(4), row(5, "x", kind="dead"), row(6, None)],
+        [
+            page(0),
+            page(1, "index"),
+            page(7),
+            page(3),
+            row(4, "x", kind="dead"),
+            row(5, "y", kind="dead"),
+            row(6, None, key=b"q"),
+        ],
+        {
+            "equal": 1,
+            "missing": 1,
+            "extra": 1,
+            "changed": 3,
+            "dead_letter_only_live": 1,
+            "dead_letter_only_candidate": 1,
+            "fields": {"changed": {"page": 1, "key": 1}},
+        },
+    ),
+    "C09: null keys match, a lost repeat is seen": (
+        [page(0, key=None), page(1), page(1, at=1), page(2)],
+        [page(2), page(0, key=None), page(1)],
+        {"equal": 3, "repeated": 1},
+    ),
+    "copies of one source that differ are told even when both sides agree on the last": (
+        [page(1, "a", at=0), page(1, "b", at=1)],
+        [page(1, "b")],
+        {"equal": 1, "repeated": 1, "repeated_differently": 1},
+    ),
+    "C21: two texts of one instant are equal, another instant is not": (
+        [row(0, '{"id":1,"at":"2025-09-04T07:00:00.000+02:00"}'), row(1, '{"id":1,"at":"2025-09-04T07:00:00.000Z"}')],
+        [row(0, '{"id":1,"at":"2025-09-04T05:00:00.000Z"}'), row(1, '{"id":1,"at":"2025-09-04T05:00:00.000Z"}')],
+        {"equal": 1, "changed": 1, "fields": {"changed": {"at": 1}}},
+    ),
+    "the order of fields is no difference": (
+        [row(0, '{"id":1,"page":"a"}')],
+        [row(0, '{"page":"a","id":1}')],
+        {"equal": 1},
+    ),
+    "a value against a tombstone is a change of the whole value": (
+        [page(0)],
+        [row(0, None)],
+        {"changed": 1, "fields": {"changed": {"value": 1}}},
+    ),
+    "C30: empty values and nulls": (C30, C30, {"equal": 4}),
+    "C31: bytes that are no text stay apart": (*C31, {"changed": 1}),
+    "values that differ but cannot be read are a change": (
+        [row(0, "{broken")],
+        [row(0, "{brokes")],
+        {"changed": 1, "fields": {"changed": {"value": 1}}},
+    ),
+    "of one source the highest repair counts": (
+        [page(0, "old", at=5), page(0, "new", repair=2, at=1), page(0, "mid", repair=1, at=9)],
+        [page(0, "new")],
+        {"equal": 1},
+    ),
+    "rows of one record are told by their number": (
+        [page(0, "a", n=0), page(0, "b", n=1)],
+        [page(0, "a", n=0)],
+        {"equal": 1, "missing": 1},
+    ),
+}
 
 
 @pytest.mark.shows("verdict", c09="null keys match, a lost repeat is seen")
-def test_c09_null_keys_match_and_a_lost_repeat_is_seen(spark: SparkSession) -> None:
-    live = [page(0, key=None), page(1), page(1, at=1), page(2)]
-    candidate = [page(2), page(0, key=None), page(1)]
-    assert classes(spark, live, candidate) == {"equal": 3, "repeated": 1}
+def test_every_case_is_told_as_it_is(spark: SparkSession) -> None:
+    check_cases(spark, CASES)
 
 
-def test_copies_of_one_source_that_differ_are_told_even_when_both_sides_agree_on_the_last(spark: SparkSession) -> None:
-    live = [page(1, "a", at=0), page(1, "b", at=1)]
-    assert classes(spark, live, [page(1, "b")]) == {"equal": 1, "repeated": 1, "repeated_differently": 1}
+def test_differing_copies_fail_the_verdict() -> None:
     assert judge(Found({"rows": 1, "repeated_differently": 1}), 1) == ("fail", "1 repeated_differently")
 
 
@@ -69,16 +107,6 @@ def test_what_lies_below_the_floor_is_left_out(spark: SparkSession) -> None:
 
 def test_a_partition_that_the_horizon_lacks_is_open(spark: SparkSession) -> None:
     assert classes(spark, [page(0, p=2)], [], horizon=HORIZON) == {"open": 1}
-
-
-def test_c21_two_texts_of_one_instant_are_equal_and_another_instant_is_not(spark: SparkSession) -> None:
-    live = [row(0, '{"id":1,"at":"2025-09-04T07:00:00.000+02:00"}'), row(1, '{"id":1,"at":"2025-09-04T07:00:00.000Z"}')]
-    candidate = [row(0, '{"id":1,"at":"2025-09-04T05:00:00.000Z"}'), row(1, '{"id":1,"at":"2025-09-04T05:00:00.000Z"}')]
-    assert classes(spark, live, candidate) == {"equal": 1, "changed": 1, "fields": {"changed": {"at": 1}}}
-
-
-def test_the_order_of_fields_is_no_difference(spark: SparkSession) -> None:
-    assert classes(spark, [row(0, '{"id":1,"page":"a"}')], [row(0, '{"page":"a","id":1}')]) == {"equal": 1}
 
 
 def test_an_expected_change_counts_apart_when_it_keeps_its_rule(spark: SparkSession) -> None:
@@ -102,38 +130,6 @@ def test_a_column_that_only_one_side_has_is_a_change(spark: SparkSession) -> Non
     wider = parsing.declared("id BIGINT, page STRING, at TIMESTAMP, lang STRING")
     found = classes(spark, [page(0)], [row(0, '{"id":0,"page":"home","lang":"fr"}')], Sides(SCHEMA, wider, ()))
     assert found == {"changed": 1, "fields": {"changed": {"lang": 1}}}
-
-
-def test_a_value_against_a_tombstone_is_a_change_of_the_whole_value(spark: SparkSession) -> None:
-    assert classes(spark, [page(0)], [row(0, None)]) == {"changed": 1, "fields": {"changed": {"value": 1}}}
-
-
-def test_c30_empty_values_and_nulls_do_not_raise(spark: SparkSession) -> None:
-    live = [row(0, "", kind="dead"), row(1, ""), row(2, "[]"), row(3, "{broken")]
-    assert classes(spark, live, live) == {"equal": 4}
-
-
-@pytest.mark.parametrize("pair", [("\xff", "\xfe")])
-def test_c31_bytes_that_are_no_text_stay_apart(spark: SparkSession, pair: tuple[str, str]) -> None:
-    sides = [[(*row(0, None, kind="dead")[:6], text.encode("latin-1"), "not UTF-8", 0, 0)] for text in pair]
-    assert classes(spark, *sides) == {"changed": 1}
-
-
-def test_values_that_differ_but_cannot_be_read_are_a_change(spark: SparkSession) -> None:
-    assert classes(spark, [row(0, "{broken")], [row(0, "{brokes")]) == {
-        "changed": 1,
-        "fields": {"changed": {"value": 1}},
-    }
-
-
-def test_of_one_source_the_highest_repair_counts(spark: SparkSession) -> None:
-    live = [page(0, "old", at=5), page(0, "new", repair=2, at=1), page(0, "mid", repair=1, at=9)]
-    assert classes(spark, live, [page(0, "new")]) == {"equal": 1}
-
-
-def test_rows_of_one_record_are_told_by_their_number(spark: SparkSession) -> None:
-    live = [page(0, "a", n=0), page(0, "b", n=1)]
-    assert classes(spark, live, live[:1]) == {"equal": 1, "missing": 1}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rewind.core.pipeline import APPEAR, ENTER, LEAVE, VANISH, ExpectedChange, P
 from rewind.steps.findings import Found, counted, judge
 from rewind.transforms import row_rules
 from rewind.transforms.compare import Sides
-from tests.support.compared_rows import SCHEMA, classes, page, row
+from tests.support.compared_rows import SCHEMA, Case, check_cases, classes, page, row
 
 pytestmark = pytest.mark.full
 
@@ -30,29 +30,25 @@ def dead(o: int, page: str) -> tuple:
     return row(o, json.dumps({"id": o, "page": page}), kind="dead")
 
 
-@pytest.mark.parametrize(
-    ("live", "candidate", "label", "otherwise"),
-    [
-        ([], [page(1, "new"), page(2, "old")], LABELS[0], "extra"),
-        ([page(1, "bot"), page(2, "home")], [], LABELS[1], "missing"),
-        (
-            [dead(1, "mended"), dead(2, "other")],
-            [page(1, "mended"), page(2, "mended")],
-            LABELS[2],
-            "dead_letter_only_live",
-        ),
-        # No row came of it: the predicate cannot be answered.
-        ([dead(1, "mended"), dead(2, "mended")], [page(1, "mended")], LABELS[2], "dead_letter_only_live"),
-        ([page(1, "torn"), page(2)], [dead(1, "torn"), dead(2, "torn")], LABELS[3], "dead_letter_only_candidate"),
-        # A dead letter has the record's text, which is no row, though it reads like one.
-        ([page(1, "torn")], [dead(1, "torn"), dead(2, "torn")], LABELS[3], "dead_letter_only_candidate"),
-    ],
-)
-def test_one_row_as_expected_and_one_otherwise(
-    spark: SparkSession, live: list[tuple], candidate: list[tuple], label: str, otherwise: str
-) -> None:
-    found = classes(spark, live, candidate, SIDES)
-    assert found == {"expected": 1, otherwise: 1, "fields": {"expected": {label: 1}}}
+ONE_EACH: list[tuple[list[tuple], list[tuple], str, str]] = [
+    ([], [page(1, "new"), page(2, "old")], LABELS[0], "extra"),
+    ([page(1, "bot"), page(2, "home")], [], LABELS[1], "missing"),
+    ([dead(1, "mended"), dead(2, "other")], [page(1, "mended"), page(2, "mended")], LABELS[2], "dead_letter_only_live"),
+    # No row came of it: the predicate cannot be answered.
+    ([dead(1, "mended"), dead(2, "mended")], [page(1, "mended")], LABELS[2], "dead_letter_only_live"),
+    ([page(1, "torn"), page(2)], [dead(1, "torn"), dead(2, "torn")], LABELS[3], "dead_letter_only_candidate"),
+    # A dead letter has the record's text, which is no row, though it reads like one.
+    ([page(1, "torn")], [dead(1, "torn"), dead(2, "torn")], LABELS[3], "dead_letter_only_candidate"),
+]
+"""Rows of both sides of which one is as a rule expects it, that rule, and the class of the other."""
+
+
+def test_one_row_as_expected_and_one_otherwise(spark: SparkSession) -> None:
+    cases: dict[str, Case] = {
+        f"{number} {label}": (live, candidate, {"expected": 1, otherwise: 1, "fields": {"expected": {label: 1}}})
+        for number, (live, candidate, label, otherwise) in enumerate(ONE_EACH)
+    }
+    check_cases(spark, cases, SIDES)
 
 
 def test_a_rule_is_for_its_own_change_alone_and_the_first_that_is_met_counts(spark: SparkSession) -> None:

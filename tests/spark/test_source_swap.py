@@ -5,6 +5,9 @@ A second Delta table plays Kafka: what matters is that another source, by anothe
 
 from __future__ import annotations
 
+import itertools
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from rewind.adapters.session import _STATE
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.settings import Settings
 from rewind.steps import feeding
-from tests.support import fakes
+from tests.support import cuts, fakes
 
 JOB = "counter-g2"
 UNFINISHED = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
@@ -25,25 +28,23 @@ UNFINISHED = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
 class Swap:
     """One checkpoint, a feed and what comes after it; the state is a count a user."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, home: Path) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, home: Path, filled: Sequence[Path]) -> None:
         self.spark = spark
         self.settings = settings
+        self.filled = filled
         self.feed = feeding.feed_path(settings, JOB)
         self.checkpoint = f"{settings.generations}/{JOB}/checkpoint"
         self.live = str(home / "live")
-        feed.create(spark, self.feed)
-        feed.create(spark, self.live)
+        for place in (self.feed, self.live):
+            shutil.copytree(filled[0], place)
         self.counts: dict[str, int] = {}
 
     def records(self, first: int, count: int) -> DataFrame:
-        """Return as many records of one user, by turns of two."""
-        rows = [(0, n, None, 0, "t", b"k", f"user-{n % 2}".encode(), []) for n in range(first, first + count)]
-        return self.spark.createDataFrame(rows, self.spark.read.format("delta").load(self.feed).schema)
+        return records(self.spark, first, count)
 
     def fill(self, chunks: int) -> None:
         """Put chunks of four records into the feed."""
-        for chunk in range(chunks):
-            feed.append(self.records(chunk * 4, 4), self.feed, JOB, chunk)
+        shutil.copytree(self.filled[chunks], self.feed, dirs_exist_ok=True)
 
     def arrive(self, first: int) -> None:
         """Let four records arrive where Kafka would be read."""
@@ -69,13 +70,30 @@ class Swap:
         feeding.check_swap(self.spark, self.settings, JOB)
 
 
+def records(spark: SparkSession, first: int, count: int) -> DataFrame:
+    """Return as many records of two users, by turns."""
+    rows = [(0, n, None, 0, "t", b"k", f"user-{n % 2}".encode(), []) for n in range(first, first + count)]
+    return spark.createDataFrame(rows, cuts.FIELDS)
+
+
+@pytest.fixture(scope="module")
+def filled(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Feeds of 0 to 3 chunks of four records."""
+    feeds = [tmp_path_factory.mktemp("filled") / str(chunks) for chunks in range(4)]
+    feed.create(session, str(feeds[0]))
+    for chunk, (before, after) in enumerate(itertools.pairwise(feeds)):
+        shutil.copytree(before, after)
+        feed.append(records(session, chunk * 4, 4), str(after), JOB, chunk)
+    return feeds
+
+
 @pytest.fixture
-def swap(spark: SparkSession, tmp_path: Path) -> Swap:
+def swap(spark: SparkSession, tmp_path: Path, filled: list[Path]) -> Swap:
     # Settings of its own: they must not reach other tests.
     own = spark.newSession()
     for name, value in {**_STATE, "spark.sql.shuffle.partitions": "2"}.items():
         own.conf.set(name, value)
-    return Swap(own, fakes.installation(tmp_path), tmp_path)
+    return Swap(own, fakes.installation(tmp_path), tmp_path, filled)
 
 
 def test_state_goes_on_from_one_source_to_the_other(swap: Swap) -> None:

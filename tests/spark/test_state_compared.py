@@ -19,8 +19,8 @@ from rewind.core.pipeline import VOLATILE, ColumnRule, ExpectedChange
 from rewind.steps import lateness, state_comparison
 from rewind.steps.comparison import NOTHING
 from rewind.steps.state_comparison import StateFound
-from tests.support import cuts, fakes
-from tests.support.cuts import Arrival, Job
+from tests.support import cuts
+from tests.support.cuts import Arrival, Job, Lives
 from tests.support.fakes import TOPIC_ID
 from tests.support.tiers import one_soon
 
@@ -81,18 +81,17 @@ def mirrored(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     return readers
 
 
+@pytest.fixture(scope="module")
+def lives(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lives:
+    return Lives(session, tmp_path_factory.mktemp)
+
+
 @pytest.fixture
-def jobs(spark: SparkSession, tmp_path: Path, mirrored: list[Job]) -> Callable[..., list[Job]]:
+def jobs(lives: Lives, tmp_path: Path) -> Callable[..., list[Job]]:
     """Make live and a candidate of a shipped pipeline: `jobs(name, of_live, of_candidate)`, batches of each."""
 
     def make(name: str, *batches: Sequence[Sequence[Arrival]]) -> list[Job]:
-        pipeline = cuts.shipped(name)
-        own, settings = cuts.own_session(spark, pipeline), fakes.installation(tmp_path / "home")
-        made = [Job(own, settings, pipeline, number) for number in (1, 2)]
-        for job, mine in zip(made, batches, strict=True):
-            if mine:
-                job.read(*mine)
-        return made
+        return lives.copied(tmp_path / "home", cuts.shipped(name), *batches)
 
     return make
 
@@ -118,7 +117,7 @@ def told(found: StateFound, name: str) -> dict[str, int]:
 @pytest.mark.parametrize(("name", "kept"), one_soon(EQUAL_KEYS))
 def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     made = visits(80)
-    found = compared(*jobs(name, cuts.cut(made, 2), cuts.cut(made, 5)))
+    found = compared(*jobs(name, cuts.cut(made, 2), cuts.cut(made, 3)))
     assert told(found, name) == {"equal": kept}
     assert (found.sample, found.not_compared) == ((), "")
 
@@ -186,7 +185,8 @@ def test_warm_up_is_not_compared(jobs):
 
 
 def test_a_state_that_is_gone_is_told_and_tried_again(jobs):
-    live, candidate = jobs(COUNTER, [visits(80)], [visits(80)])
+    made = visits(80)
+    live, candidate = jobs(COUNTER, cuts.cut(made, 2), cuts.cut(made, 3))
     for file in Path(live.checkpoint, "state", "0").glob("[01]/*"):
         if file.is_file():
             file.unlink()
@@ -196,7 +196,7 @@ def test_a_state_that_is_gone_is_told_and_tried_again(jobs):
 
 
 def test_another_kind_of_state_and_a_job_without_batches_are_told(jobs):
-    live, candidate = jobs(COUNTER, [visits(10)], [])
+    live, candidate = jobs(COUNTER, cuts.cut(visits(80), 2), [])
     assert "has no committed batch" in compared(live, candidate).not_compared
     candidate.generation.frozen["state"] = ["another"]
     assert compared(live, candidate).not_compared == "the candidate keeps another state than live"

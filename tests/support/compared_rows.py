@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -64,3 +68,34 @@ def classes(
     found = compared(spark, live, candidate, sides, horizon)
     counts = {name: count for name, count in found.counts.items() if count and name not in ("rows", "dead_letters")}
     return {**counts, **({"fields": found.fields} if found.fields else {})}
+
+
+Case = tuple[list[tuple], list[tuple], Mapping[str, Any]]
+"""Rows of live and of a candidate, all at offsets of `HORIZON`, and what `classes` gives for them alone."""
+
+
+def check_cases(spark: SparkSession, cases: Mapping[str, Case], sides: Sides = SIDES) -> None:
+    """Hold the cases against the comparison, in one: each stands in as many source partitions of its own as tell it.
+
+    Case `n` is there `n` times, so that what one has too many is not made up for by another that has too few.
+    """
+    rows, horizon, wanted = ([], []), {}, Counter()
+    for number, case in enumerate(cases.values(), 1):
+        for _ in range(number):
+            partition = len(horizon)
+            horizon[partition] = HORIZON[0]
+            for side, there in enumerate(case[:2]):
+                rows[side].extend((partition, *row[1:]) for row in there)
+            wanted.update(_flat(case[2]))
+    found = Counter(_flat(classes(spark, *rows, sides, horizon)))
+    if found != wanted:
+        each = {name: (case[2], classes(spark, *case[:2], sides)) for name, case in cases.items()}
+        wrong = {name: both for name, both in each.items() if both[0] != both[1]}
+        raise AssertionError(f"wanted and found: {wrong or (wanted, found)}")
+
+
+def _flat(counted: Mapping[str, Any], path: Sequence[str] = ()) -> dict[tuple[str, ...], int]:
+    flat: dict[tuple[str, ...], int] = {}
+    for name, of in counted.items():
+        flat |= _flat(of, (*path, name)) if isinstance(of, Mapping) else {(*path, name): of}
+    return flat

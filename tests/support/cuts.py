@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +28,7 @@ from rewind.steps import comparison, feeding, query
 from rewind.steps.allocate import examined
 from rewind.steps.findings import Found
 from rewind.transforms import keyed
+from tests.support import fakes
 from tests.support.fakes import TOPIC_ID
 
 FOLDER = Path(__file__).resolve().parents[2] / "include" / "pipelines"
@@ -174,6 +177,14 @@ class Job:
                 progress.record(connection, self.generation.job_id, 1, batch)
             position = end
 
+    def copied(self, settings: Settings) -> Job:
+        """Return the same job in a copy of its installation."""
+        folder, feeds = supervise.checkpoint_folder, feeding.feed_path
+        places = {"feed": feeds(settings, self.generation.job_id), "ranges": list(self.ranges)}
+        made = copy.copy(self)
+        vars(made).update(places, settings=settings, checkpoint=str(folder(settings, self.generation.job_id)))
+        return made
+
     @property
     def watermark(self) -> int:
         """The watermark by which its newest batch closed results, in milliseconds since 1970."""
@@ -197,6 +208,40 @@ class Job:
             (bytes(row[delta_output.KEY]).decode(), row["source"].partition(":")[2])
             for row in rows.select(delta_output.KEY, source).collect()
         ]
+
+
+class Lives:
+    """Jobs of a pipeline that have read some batches: made once, and copied for each test that wants them."""
+
+    def __init__(self, spark: SparkSession, fresh: Callable[[str], Path]) -> None:
+        """Begin with none; `fresh` makes a folder."""
+        self._spark = spark
+        self._fresh = fresh
+        self._made: dict[str, list[Job]] = {}
+
+    def copied(self, home: Path, pipeline: Pipeline, *batches: Sequence[Sequence[Arrival]]) -> list[Job]:
+        """Return live, and a candidate where there are batches for two, in an installation in `home`."""
+        return copied(self._lived(pipeline, *batches), home)
+
+    def _lived(self, pipeline: Pipeline, *batches: Sequence[Sequence[Arrival]]) -> list[Job]:
+        key = repr((pipeline, batches))
+        if key not in self._made:
+            *earlier, mine = batches
+            home = self._fresh("lives")
+            made = copied(self._lived(pipeline, *earlier), home) if earlier else []
+            settings = made[0].settings if made else fakes.installation(home)
+            job = Job(own_session(self._spark, pipeline), settings, pipeline, len(batches))
+            if mine:
+                job.read(*mine)
+            self._made[key] = [*made, job]
+        return self._made[key]
+
+
+def copied(made: Sequence[Job], home: Path) -> list[Job]:
+    """Return the same jobs in a copy of their installation."""
+    settings = fakes.installation(home)
+    shutil.copytree(made[0].settings.home, home, dirs_exist_ok=True)
+    return [job.copied(settings) for job in made]
 
 
 def compared(live: Job, candidate: Job) -> Found:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rewind.control import jvm
+from tests.support import warm_submit
 from tests.support.warm import WarmJvm
 
 
@@ -30,7 +31,7 @@ def session(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
+        **warm_submit.SMALL,
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
     }

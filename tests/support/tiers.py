@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_soon(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Return the parameters of a dear test, of which `make test` runs the first alone."""
     first, *others = cases
-    return [first, *(pytest.param(*case, marks=pytest.mark.full) for case in others)]
+    return [pytest.param(*first), *(pytest.param(*case, marks=pytest.mark.full) for case in others)]
 
 
 def recorded() -> dict[str, float]:
