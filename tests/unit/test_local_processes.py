@@ -118,7 +118,7 @@ def test_orphans_of_a_dead_parent_are_stopped_too(command: Callable[..., Command
 def test_a_process_that_dies_at_its_start_is_quoted(command: Callable[..., Command]) -> None:
     dying = processes.start(command("import sys; sys.exit('no such luck')"))
 
-    with pytest.raises(RewindError) as raised:
+    with pytest.raises(RewindError, match=r"^worker died while an answer was awaited\.\n") as raised:
         readiness.wait_for(lambda: False, "an answer", dying)
 
     assert "no such luck" in str(raised.value)
