@@ -148,12 +148,15 @@ def leaves(plan: object) -> list:
     return [leaf for i in range(children.size()) for leaf in leaves(children.apply(i))]
 
 
-def compaction_figures(spark: SparkSession, path: str, records: int) -> tuple[int, int]:
-    filled(spark, path, records, days=2, commits=6)
+def compaction_figures(
+    spark: SparkSession, path: str, records: int, commits: int = 6, files: int = 120
+) -> tuple[int, int]:
+    """Return what `opened_against_held` says of a hundredth of the offsets, after a compaction into so many files."""
+    filled(spark, path, records, days=2, commits=commits)
     before = spark.read.format("delta").load(path)
     rows_before = sorted(map(tuple, before.select("partition", "offset", "value").collect()))
     for day in ("2026-01-01", "2026-01-02"):
-        mirror.compact(spark, path, day, file_records=max(1, records // 120))
+        mirror.compact(spark, path, day, file_records=max(1, records // files))
     after = spark.read.format("delta").load(path)
     assert sorted(map(tuple, after.select("partition", "offset", "value").collect())) == rows_before
     per_partition = records // 3

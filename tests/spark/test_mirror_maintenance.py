@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,22 +35,33 @@ DAY = "2025-09-04"
 PIPELINE = cuts.shipped("visits_converter")
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return fakes.installation(tmp_path)
-
-
-@pytest.fixture
-def path(spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A mirror of 100 records in 4 commits of a file each, and a broker that holds them."""
+@pytest.fixture(scope="module")
+def template(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installation with a mirror of 100 records in 4 commits of a file each."""
+    home = tmp_path_factory.mktemp("mirrored") / "home"
+    settings = fakes.installation(home)
     place = mirror.table_path(settings, TOPIC)
-    mirror.create(spark, place)
+    mirror.create(session, place)
     for batch in range(4):
-        append(spark, settings, place, batch, 25)
+        append(session, settings, place, batch, 25)
+    return home
+
+
+@pytest.fixture
+def settings(tmp_path: Path, template: Path) -> Settings:
+    home = tmp_path / "home"
+    made = fakes.installation(home)
+    shutil.copytree(template, home, dirs_exist_ok=True)
+    return made
+
+
+@pytest.fixture
+def path(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A copy of that mirror, and a broker that holds its records."""
     broker = fakes.FakeBroker()
     broker.described[TOPIC] = fakes.topic({0: 0}, {0: 100})
     monkeypatch.setattr(history, "Broker", lambda _: broker)
-    return place
+    return mirror.table_path(settings, TOPIC)
 
 
 def append(spark: SparkSession, settings: Settings, place: str, batch: int, count: int) -> None:

@@ -81,13 +81,18 @@ def shares(
     return null_gate.counted(values, live, candidate).shares()
 
 
+@pytest.fixture(scope="module")
+def versions(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, list[Generation]]:
+    """An installation with a generation of each version of the pipeline."""
+    settings = fakes.installation(tmp_path_factory.mktemp("versions"))
+    declared = enumerate((NUMBER, WITH_LANG, CAST), 1)
+    return settings, [written(session, settings, number, version) for number, version in declared]
+
+
 @pytest.mark.shows("stateful", c37_share_of_nulls_live_and_candidate="0 % and 33.3 %: fails")
 @pytest.mark.shows("verdict", c37_share_of_nulls_live_and_candidate="0 % and 33.3 %: fails")
-def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) -> None:
-    settings = fakes.installation(tmp_path)
-    live, second, third = (
-        written(spark, settings, number, version) for number, version in enumerate((NUMBER, WITH_LANG, CAST), 1)
-    )
+def test_c37_a_field_that_changes_its_type(spark: SparkSession, versions: tuple[Settings, list[Generation]]) -> None:
+    settings, (live, second, third) = versions
     # Of another type they are dead letters, not nulls; a field counts once it is declared.
     assert rows(spark, settings, live.output_topic, "visit_id") == [(7,)] * 10
     assert len(rows(spark, settings, live.dead_letter_topic, "_value")) == 5
@@ -104,9 +109,8 @@ def test_c37_a_field_that_changes_its_type(spark: SparkSession, tmp_path: Path) 
     assert null_gate.gated(lifecycle.PASS, "", found, 0.34) == (lifecycle.PASS, "")
 
 
-def test_only_what_was_compared_counts(spark: SparkSession, tmp_path: Path) -> None:
-    settings = fakes.installation(tmp_path)
-    live, cast = (written(spark, settings, number, version) for number, version in enumerate((NUMBER, CAST), 1))
+def test_only_what_was_compared_counts(spark: SparkSession, versions: tuple[Settings, list[Generation]]) -> None:
+    settings, (live, _, cast) = versions
     found = shares(spark, settings, live, cast, {0: OffsetRange(4, 7)}, None)
     assert found["visit_id"] == Share(0, 2 / 3)
     assert shares(spark, settings, live, cast, {0: OffsetRange(5, 10)}, None) == {}, "live has none to compare"
