@@ -113,8 +113,9 @@ def told(found: StateFound, name: str) -> dict[str, int]:
     return {kind: count for kind, count in found.counts[OPERATORS[name]].items() if count}
 
 
+@pytest.mark.full
 @pytest.mark.shows("stateful", **{"differing_keys_of_{kept}_in_the_state_of_{name}": 0})
-@pytest.mark.parametrize(("name", "kept"), one_soon(EQUAL_KEYS))
+@pytest.mark.parametrize(("name", "kept"), EQUAL_KEYS)
 def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     made = visits(80)
     found = compared(*jobs(name, cuts.cut(made, 2), cuts.cut(made, 3)))
@@ -185,8 +186,7 @@ def test_warm_up_is_not_compared(jobs):
 
 
 def test_a_state_that_is_gone_is_told_and_tried_again(jobs):
-    made = visits(80)
-    live, candidate = jobs(COUNTER, cuts.cut(made, 2), cuts.cut(made, 3))
+    live, candidate = jobs(COUNTER, cuts.cut(visits(80), 2), cuts.cut(visits(70), 2))
     for file in Path(live.checkpoint, "state", "0").glob("[01]/*"):
         if file.is_file():
             file.unlink()

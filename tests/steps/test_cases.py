@@ -164,6 +164,7 @@ def test_c15_leftovers_stop_a_new_generation(workshop: Callable[..., Workshop]) 
     assert "is not empty (last batch 0): began, asked per partition: {0: (0, 9)}" in ended.output
 
 
+@pytest.mark.full
 def test_c16_a_partition_that_is_added_loses_nothing(workshop: Callable[..., Workshop]) -> None:
     shop = workshop("added", 2)
     shop.produce(*visits(10))

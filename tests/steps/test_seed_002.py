@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from rewind.adapters import mirror
 from tests.support.workshop import Workshop
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(900)]
 
 PAGES = ["home", "index", "page", "home-2", "index-2", "page-2", "home-3", "index-3", "page-3"]
 CLICKS = [
