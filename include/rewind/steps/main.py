@@ -27,8 +27,8 @@ def run(body: Callable[[Settings], None], tag: str) -> int:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stdout, format=f"%(asctime)s %(levelname)s [{tag}] %(message)s", force=True
     )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("kafka").setLevel(logging.WARNING)
+    for chatty in ("great_expectations", "kafka", "py4j"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         body(from_environment(os.environ))
     except Exception as thrown:  # noqa: BLE001 - the outermost frame: told whole, and a failure
