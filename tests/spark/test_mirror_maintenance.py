@@ -133,13 +133,24 @@ def test_c24_a_version_that_a_vacuum_took_stops_a_wave_before_its_first_chunk(
         mirror.compact(spark, path, DAY, 1_000)
     kept = History(spark, settings, PIPELINE, TOPIC_ID)
     kept.check(10)
+    first = spark.sparkContext._jsc.sc().dagScheduler().nextJobId()
     mirror.vacuum(spark, path, 0)
+    assert 0 < tasks_since(spark, first) < 500, "as many as the table needs, not ten thousand"
     kept.check(14)
     cut: list[int] = []
     checked = backfill._checked(kept, lambda _ranges, version: cut.append(version) or [])
     with pytest.raises(IntegrityError, match="mirror version 10 is no longer readable: 10 of its 10 files are gone"):
         checked({0: OffsetRange(0, 100)}, 10)
     assert cut == []
+
+
+def tasks_since(spark: SparkSession, first: int) -> int:
+    """Return how many tasks the session's jobs had from a job on."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    known = context.statusStore().jobsList(None)
+    jobs = [known.apply(n) for n in range(known.size())]
+    return sum(job.numTasks() for job in jobs if job.jobId() >= first)
 
 
 @pytest.mark.shows("stateful", c24_missing_files="never ignored")

@@ -50,6 +50,8 @@ SCHEMA = (
 """Columns of a mirror."""
 SHOWN = 20
 """Undeclared fields that are told."""
+LISTING_TASKS = 4
+"""Tasks a core that VACUUM lists folders in."""
 PROPERTIES = {
     "delta.dataSkippingNumIndexedCols": "3",
     "delta.logRetentionDuration": "interval 365 days",
@@ -245,4 +247,7 @@ def fragmented_days(spark: SparkSession, path: str, before: str, most_files: int
 def vacuum(spark: SparkSession, path: str, retain_hours: float) -> None:
     """Delete files that no version younger than `retain_hours` needs."""
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    # VACUUM takes as many tasks as this allows, 10,000 unless told otherwise, however few folders there are.
+    tasks = spark.sparkContext.defaultParallelism * LISTING_TASKS
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(tasks))
     DeltaTable.forPath(spark, path).vacuum(retain_hours)
