@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 @pytest.mark.parametrize("name", cut_cases.SHIPPED)
 def test_the_same_records_in_1_and_3_batches(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    assert cut_cases.check(spark, tmp_path, name, 200, (1, 3)) >= 10
+    assert cut_cases.check(spark, tmp_path, name, 300, (1, 3)) >= 12
 
 
 def test_a_cut_that_makes_records_late_is_noticed(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,10 +48,7 @@ def template(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def settings(tmp_path: Path, template: Path) -> Settings:
-    home = tmp_path / "home"
-    made = fakes.installation(home)
-    shutil.copytree(template, home, dirs_exist_ok=True)
-    return made
+    return fakes.copied(template, tmp_path / "home")
 
 
 @pytest.fixture

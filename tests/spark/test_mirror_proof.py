@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from rewind.core import mirror_proof
 from rewind.core.errors import RefusedError
 from rewind.core.mirror_proof import Hole, Proof, Repeats
 from rewind.core.offsets import OffsetRange, Ranges
-from rewind.core.settings import Settings, from_environment
+from rewind.core.settings import Settings
 from rewind.steps import proving
 from rewind.steps.mirror_proof import Source
 from rewind.transforms import mirror_checks
@@ -125,9 +124,7 @@ def template(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def world(spark: SparkSession, template: Path, tmp_path: Path) -> World:
     """A copy of that mirror, and a Kafka that holds its end."""
-    home = tmp_path / "home"
-    shutil.copytree(template, home)
-    settings = from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+    settings = fakes.copied(template, tmp_path / "home")
     return World(spark, settings, mirror.table_path(settings, TOPIC))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -239,8 +238,7 @@ class Lives:
 
 def copied(made: Sequence[Job], home: Path) -> list[Job]:
     """Return the same jobs in a copy of their installation."""
-    settings = fakes.installation(home)
-    shutil.copytree(made[0].settings.home, home, dirs_exist_ok=True)
+    settings = fakes.copied(made[0].settings.home, home)
     return [job.copied(settings) for job in made]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -221,7 +222,16 @@ def _empty_registry() -> bytes:
 
 def installation(home: Path, **chosen: str) -> Settings:
     """Settings of an installation in `home` with an empty registry, its broker out of reach."""
-    made = from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1", **chosen})
     home.mkdir(parents=True, exist_ok=True)
     (home / "registry.db").write_bytes(_empty_registry())
-    return made
+    return _settings(home, **chosen)
+
+
+def copied(template: Path, home: Path) -> Settings:
+    """Settings of a copy of such an installation, in `home`."""
+    shutil.copytree(template, home, dirs_exist_ok=True)
+    return _settings(home)
+
+
+def _settings(home: Path, **chosen: str) -> Settings:
+    return from_environment({"REWIND_HOME": str(home), "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1", **chosen})

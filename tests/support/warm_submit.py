@@ -19,7 +19,7 @@ SMALL = {
     # Else a session whose zone is not UTC reads a table's whole log once more with each commit.
     "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
 }
-"""What the tests' JVM does otherwise than a real one, their tables being small: a commit costs a third less."""
+"""What the tests' JVM does otherwise than a real one, their tables being small: a commit costs a quarter less."""
 
 
 def main(gateway: str, given: list[str]) -> int:

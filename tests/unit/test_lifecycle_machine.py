@@ -11,7 +11,7 @@ from tests.mutants.here import SOON_NOTICED, planted_here
 from tests.scenarios.machine import REACHED, Lifecycle
 
 SMALL = settings(
-    max_examples=15, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 # What a mutant does wrong need not be found in its shortest form.
 HUNT = settings(SMALL, max_examples=150, phases=[Phase.generate])
