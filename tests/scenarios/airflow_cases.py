@@ -84,7 +84,12 @@ def supervisor_lost(stage: Stage, owner: str, how: str) -> None:
         LOSSES[how](stage, dag_id, run_id)
     if how != "cleared":
         stage.start("watch_streams", {})
-    wait_for("the next supervisor", lambda: bool(_supervisors(stage, dag_id, owner).items() - lost.items()))
+
+    def replaced() -> bool:
+        stage.keep_up()
+        return bool(_supervisors(stage, dag_id, owner).items() - lost.items())
+
+    wait_for("the next supervisor", replaced)
     attached = f"{owner}: running, pid {holder.processes[0].pid}"
     for run_id, number in _supervisors(stage, dag_id, owner).items() - lost.items():
         wait_for(attached, lambda r=run_id, n=number: attached in _log_of(stage, dag_id, r, "supervise", n))

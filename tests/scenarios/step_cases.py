@@ -167,6 +167,7 @@ def _ended(stage: StubStage, name: str) -> Iterator[str]:
     wait_for("the request to kill", lambda: bool(stage.stub.calls("kill")))
     yield rewind_id
     stage.close(rewind_id)
+    stage.keep_up()
 
 
 def _over(stage: StubStage, rewind_id: str) -> None:

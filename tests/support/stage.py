@@ -12,7 +12,7 @@ from urllib.parse import quote
 from rewind.control import generations, requests, rewinds, streams, verdicts
 from rewind.control.broker import Broker
 from rewind.control.rewinds import Rewind, Step
-from rewind.local import stack
+from rewind.local import processes, stack
 from rewind.local.airflow_api import AirflowApi
 from rewind.local.demo.follow import task_of
 from rewind.local.stack import Stack
@@ -65,6 +65,16 @@ class Stage:
         stack.down(self.home)
         shutil.rmtree(self.home / "kafka", ignore_errors=True)
 
+    def check_processes(self) -> None:
+        """Fail with the end of its log when a process of the stack has ended: nothing more would happen."""
+        ended = [processes.last_lines(member.log) for member in stack.status(self.home) if member.pid is None]
+        assert not ended, "\n".join(ended)
+
+    def keep_up(self) -> None:
+        """Start anew what has ended, as the supervisor of services does wherever Airflow is installed for good."""
+        if any(member.pid is None for member in stack.status(self.home)):
+            self.stack = self.up()
+
     def run(self, dag_id: str, conf: Mapping[str, Any]) -> str:
         """Start a run and wait for its success."""
         run_id = self.start(dag_id, conf)
@@ -82,6 +92,7 @@ class Stage:
         states: list[str] = []
 
         def over() -> bool:
+            self.check_processes()
             states[:] = [self.api.dag_run(dag_id, run_id)["state"]]
             return states[0] in ("success", "failed")
 
@@ -153,7 +164,10 @@ class Stage:
         self.api.call("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}", {"state": state})
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
-        """Delete a run, one that runs after it was marked as failed, as Airflow demands."""
+        """Delete a run, one that runs after it was marked as failed, as Airflow demands.
+
+        A scheduler that looks at the run meanwhile ends with an ObjectDeletedError: wait with `keep_up`.
+        """
         self.mark_run(dag_id, run_id, "failed")
         self.api.call("DELETE", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")
 
