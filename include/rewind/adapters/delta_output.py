@@ -21,6 +21,8 @@ from rewind.core import coordinates
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import Ranges
 from rewind.core.world import Topic
+from rewind.transforms import json_text
+from rewind.transforms.quoting import structure
 
 KEY, HEADERS, ORDINAL, TOMBSTONE, VALUE = "_key", "_headers", "_ordinal", "_tombstone", "_value"
 """Columns beside the typed ones: the output key; the headers of the contract, as a map from name to text; the number of
@@ -120,7 +122,7 @@ def read(spark: SparkSession, path: str, start: int, end: int, schema: StructTyp
     if schema is None:
         value = F.col(VALUE)
     else:
-        text = F.to_json(F.struct(*schema.names)).cast("binary")
+        text = json_text.of_columns(schema, exact=True).cast("binary")
         value = F.when(~F.col(TOMBSTONE), text)
     return rows.select(
         F.col(KEY).alias("key"),
@@ -137,7 +139,7 @@ def read_versioned(spark: SparkSession, path: str, start: int, end: int, schema:
     return rows.select(
         F.col(KEY).alias("key"),
         F.col(HEADERS)[coordinates.VERSION].alias("version"),
-        F.when(~F.col(TOMBSTONE), F.struct(*schema.names)).alias("content"),
+        F.when(~F.col(TOMBSTONE), structure(schema.names)).alias("content"),
         header_pairs().alias("headers"),
     )
 

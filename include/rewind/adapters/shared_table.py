@@ -15,6 +15,7 @@ from rewind.adapters import delta_output
 from rewind.adapters.delta_output import HEADERS, KEY, TOMBSTONE
 from rewind.control.publications import Counts
 from rewind.core.offsets import Vector
+from rewind.transforms.quoting import structure
 
 VERSION = "_version"
 
@@ -46,7 +47,7 @@ class SharedTable:
         return rows.select(
             F.col(KEY).alias("key"),
             F.col(VERSION).alias("version"),
-            F.when(~F.col(TOMBSTONE), F.struct(*self._schema.names)).alias("content"),
+            F.when(~F.col(TOMBSTONE), structure(self._schema.names)).alias("content"),
             delta_output.header_pairs().alias("headers"),
         )
 

@@ -126,6 +126,8 @@ class Pipeline:
         nightly_partitions: Source partitions that a nightly replay takes; none for all.
         nightly_share: Share of the keys that it takes.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
+        exact: Whether values are read and written by the rules of docs/values.md; not in a configuration that an older
+            release froze, whose readings were lenient and whose texts ended at the millisecond.
     """
 
     name: str
@@ -159,6 +161,7 @@ class Pipeline:
     nightly_partitions: tuple[int, ...] = ()
     nightly_share: float = 1.0
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    exact: bool = True
 
     @property
     def horizon_milliseconds(self) -> int | None:
@@ -183,6 +186,7 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     if unknown := fields.keys() - Pipeline.__dataclass_fields__.keys():
         problem = f"the frozen configuration holds {', '.join(sorted(unknown))}, which this release does not know"
         raise RefusedError("config", problem, "Use the release that froze it, or a newer one")
+    fields.setdefault("exact", False)
     fields["required"] = tuple(fields["required"])
     fields["output_key"] = tuple(fields["output_key"])
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])

@@ -25,7 +25,8 @@ from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps.logic import empty_records, empty_stream, load_logic
-from rewind.transforms import contract
+from rewind.transforms import contract, quoting
+from rewind.transforms.quoting import quoted
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def examined(spark: SparkSession, pipeline: Pipeline) -> Examined:
     """
     logic = load_logic(pipeline)
     made = contract.examine(logic, pipeline, empty_records(spark))
-    schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in made.schema.fields)
+    schema = ", ".join(f"{quoted(field.name)} {quoting.ddl(field.dataType)}" for field in made.schema.fields)
     if not pipeline.stateful:
         return Examined(schema)
     delay = contract.watermark_delay(logic, pipeline, empty_stream(spark)) or timedelta(0)

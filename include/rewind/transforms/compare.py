@@ -12,8 +12,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import APPEAR, ENTER, LEAVE, VANISH, ColumnRule, ExpectedChange, RowRule
-from rewind.transforms import column_rules, row_rules
+from rewind.transforms import column_rules, row_rules, same_values
 from rewind.transforms.outputs import CONTENT, COORDINATE, DEAD, ROW
+from rewind.transforms.quoting import column
 
 EQUAL, EXPECTED = "equal", "expected"
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
@@ -217,10 +218,14 @@ def _same_content() -> Column:
 
 
 def _same_column(name: str, sides: Sides) -> Column:
-    left = F.col(f"live.`{name}`") if name in sides.live.names else F.lit(None)
-    right = F.col(f"candidate.`{name}`") if name in sides.candidate.names else F.lit(None)
-    rule = _rule(name, sides)
-    return left.eqNullSafe(right) if rule is None else column_rules.equal(rule, left, right, sides.live[name].dataType)
+    both = name in sides.live.names and name in sides.candidate.names
+    if not both:
+        return column(name, "live" if name in sides.live.names else "candidate").isNull()
+    left, right = column(name, "live"), column(name, "candidate")
+    rule, kind = _rule(name, sides), sides.live[name].dataType
+    if rule is None:
+        return same_values.same(left, right, kind, sides.candidate[name].dataType)
+    return column_rules.equal(rule, left, right, kind)
 
 
 def _rule(name: str, sides: Sides) -> ColumnRule | None:

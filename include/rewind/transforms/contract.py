@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StructType
 
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import UNBOUNDED, Pipeline
+from rewind.core.pipeline import DELTA, UNBOUNDED, Pipeline
 from rewind.core.times import parse_duration
-from rewind.transforms import column_rules, parsing
+from rewind.transforms import column_rules, fitness, parsing
 from rewind.transforms.parsing import REASON, REJECT, SRC
 
 Logic = Callable[[DataFrame], DataFrame]
 
 CLOSES = "Say when the first result of a record closes, as in window(event_time, '10 minutes').end"
+NO_EVENT_TIME = "EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"
+"""What Spark says of a watermark on a column of another type."""
 _PLAIN_PLANS = frozenset({"Project", "LocalRelation", "LogicalRDD", "SubqueryAlias"})
 _TIMES = ("timestamp", "timestamp_ntz")
 _STATEFUL_PLANS = frozenset(
@@ -58,7 +60,9 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
         RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, lacks a key column or one that a
             rule is for, or breaks what a stateful pipeline declares.
     """
-    columns = parsing.parse(empty, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
+    if pipeline.exact:
+        fitness.check(parsing.declared(pipeline.schema), "source.schema")
+    columns = parsing.parse(empty, pipeline).drop(REASON)
     before = _plans(columns)
     result = logic(columns)
     if SRC not in result.columns:
@@ -69,6 +73,8 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
         cure = "Declare stateful: true, or do without"
         raise RefusedError("logic", f"{pipeline.name} is declared stateless but uses {', '.join(stateful)}", cure)
     values = [field for field in result.schema.fields if field.name not in (SRC, REJECT)]
+    if pipeline.exact:
+        fitness.check(StructType(values), "logic", table=pipeline.output_format == DELTA)
     lacking = sorted(set(pipeline.output_key) - {field.name for field in values})
     if lacking:
         raise RefusedError("output.key", f"transform() returns no {', '.join(lacking)}", "Return them, or mend the key")
@@ -107,8 +113,7 @@ def watermark_delay(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> time
         RefusedError: Without a watermark state grows for ever, which only an unbounded horizon allows; or the delay is
             longer than the horizon.
     """
-    parsed = parsing.parse(stream, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
-    nodes = [node for node in _nodes(logic(parsed)) if str(node.nodeName()) == "EventTimeWatermark"]
+    nodes = [node for node in _nodes(_streamed(logic, pipeline, stream)) if node.nodeName() == "EventTimeWatermark"]
     jvm: Any = stream.sparkSession._jvm
     marks = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
     delay = max((timedelta(milliseconds=marks.getDelayMs(node.delay())) for node in nodes), default=None)
@@ -136,9 +141,20 @@ def state_shape(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> list[str
         pipeline: The pipeline.
         stream: A streaming frame of source records; only its plan is looked at.
     """
-    parsed = parsing.parse(stream, parsing.declared(pipeline.schema), pipeline.required).drop(REASON)
-    kept = [node for node in reversed(_nodes(logic(parsed))) if str(node.nodeName()) in _STATEFUL_PLANS]
+    kept = [
+        node for node in reversed(_nodes(_streamed(logic, pipeline, stream))) if str(node.nodeName()) in _STATEFUL_PLANS
+    ]
     return [_shape(node) for node in kept]
+
+
+def _streamed(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> DataFrame:
+    try:
+        return logic(parsing.parse(stream, pipeline).drop(REASON))
+    except AnalysisException as error:
+        if error.getCondition() != NO_EVENT_TIME:
+            raise
+        problem = f"{pipeline.name}: withWatermark() is given a column that is no TIMESTAMP: {error.getMessage()}"
+        raise RefusedError("source.schema", problem, "Declare the column TIMESTAMP; a TIMESTAMP_NTZ is none") from None
 
 
 def _shape(node: Any) -> str:

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from rewind.core import coordinates
 from rewind.core.pipeline import Pipeline
-from rewind.transforms import headers, parsing
+from rewind.transforms import headers, json_text, parsing
 from rewind.transforms.contract import Contract, Logic
 from rewind.transforms.headers import Stamp
 from rewind.transforms.parsing import REASON, REJECT, SRC
+from rewind.transforms.quoting import structure
 
 SINK_COLUMNS = ("topic", "key", "value", "headers")
 """What a row is in Kafka."""
@@ -37,7 +38,7 @@ def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contr
     Returns:
         Columns `ROW_COLUMNS`.
     """
-    parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
+    parsed = parsing.parse(records, pipeline)
     if contract.row_wise:
         return rows_of(_carried(parsed, logic), pipeline, contract, stamp)
     good = (F.col(REASON).isNull()) & F.col(f"{SRC}.value").isNotNull()
@@ -80,13 +81,13 @@ def _rows(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stam
     numbered = _numbered(parsed, names) if pipeline.several_rows and names else parsed.withColumn("_row", F.lit(0))
     dead, tombstone = F.col(REASON).isNotNull(), F.col(f"{SRC}.value").isNull()
     # The schema's own column list: a JSON text of fewer or other columns would not be the declared output.
-    text = F.to_json(F.struct(*names)).cast("binary") if len(names) == len(contract.schema.names) else F.lit(None)
+    text = json_text.of_columns(contract.schema, pipeline.exact) if names == contract.schema.names else F.lit(None)
     value = (
         F.when(tombstone, F.lit(None).cast("binary")).when(dead, F.col(f"{SRC}.value")).otherwise(text.cast("binary"))
     )
-    key = _key(pipeline, names)
+    key = _key(pipeline, contract, names)
     nothing = F.lit(None).cast(contract.schema)
-    fields = F.when(~(dead | tombstone), F.struct(*names)) if names == contract.schema.names else nothing
+    fields = F.when(~(dead | tombstone), structure(names)) if names == contract.schema.names else nothing
     return numbered.select(
         F.when(dead, stamp.dead_letter_topic).otherwise(stamp.output_topic).alias("topic"),
         F.when(dead | tombstone, F.col(f"{SRC}.key")).otherwise(key).alias("key"),
@@ -98,15 +99,21 @@ def _rows(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stam
     )
 
 
-def _key(pipeline: Pipeline, names: Sequence[str]) -> Column:
+def key_text(pipeline: Pipeline, contract: Contract) -> Column:
+    """Return the declared output key as JSON, in bytes."""
+    columns = [contract.schema[name] for name in pipeline.output_key]
+    return json_text.of_columns(columns, pipeline.exact).cast("binary")
+
+
+def _key(pipeline: Pipeline, contract: Contract, names: Sequence[str]) -> Column:
     if not pipeline.output_key or not set(pipeline.output_key) <= set(names):
         return F.col(f"{SRC}.key")
-    return F.to_json(F.struct(*pipeline.output_key)).cast("binary")
+    return key_text(pipeline, contract)
 
 
 def _numbered(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     # The text of the row decides its number: a retry may see the rows of a record in another order.
-    window = Window.partitionBy(f"{SRC}.partition", f"{SRC}.offset").orderBy(F.to_json(F.struct(*names)))
+    window = Window.partitionBy(f"{SRC}.partition", f"{SRC}.offset").orderBy(F.to_json(structure(names)))
     return rows.withColumn("_row", F.row_number().over(window) - 1)
 
 

@@ -6,6 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType
 
+from rewind.transforms.quoting import column
+
 VALUES = "_values"
 
 
@@ -23,7 +25,7 @@ def counted(values: DataFrame, schema: StructType) -> DataFrame:
 
 
 def _absent(field: StructField) -> Column:
-    column = F.col(f"fields.`{field.name}`")
+    value = column(field.name, "fields")
     if isinstance(field.dataType, (DoubleType, FloatType)):
-        return column.isNull() | F.isnan(column)
-    return column.isNull()
+        return value.isNull() | F.isnan(value)
+    return value.isNull()

@@ -63,9 +63,7 @@ def fingerprints(rows: DataFrame) -> DataFrame:
     """
     dead = F.col("kind") == DEAD
     where = place(F.col("out_partition"), dead.cast("int")).alias("place")
-    hashed = rows.select(
-        *COORDINATE, "repair", "out_offset", where, F.xxhash64(*CONTENT).alias("hash"), dead.alias("dead")
-    )
+    hashed = rows.select(*COORDINATE, "repair", "out_offset", where, _hash().alias("hash"), dead.alias("dead"))
     placed = hashed.repartition(*(F.col(name) for name in COORDINATE))
     by_repair = placed.groupBy(*COORDINATE, "repair").agg(
         F.count(F.lit(1)).alias("copies"),
@@ -83,6 +81,11 @@ def fingerprints(rows: DataFrame) -> DataFrame:
         F.min("place").alias("place"),
         F.max("last_place").alias("last_place"),
     )
+
+
+def _hash() -> Column:
+    """Return the hash of a row's content: each part beside whether it is null, which a hash passes over."""
+    return F.xxhash64(*(part for name in CONTENT for part in (F.col(name).isNull(), F.col(name))))
 
 
 def place(partition: Any, dead: Any) -> Any:

@@ -7,15 +7,16 @@ from pyspark.sql import functions as F
 
 from rewind.core import coordinates
 from rewind.core.pipeline import Pipeline
-from rewind.transforms import encoding, headers, parsing
+from rewind.transforms import encoding, headers, json_text, parsing
 from rewind.transforms.contract import Contract
 from rewind.transforms.headers import Stamp
 from rewind.transforms.parsing import REASON, REJECT, SRC
+from rewind.transforms.quoting import structure
 
 
 def usable(records: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Return the parsed columns of the records that reach a logic with state: neither rejected nor tombstones."""
-    parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
+    parsed = parsing.parse(records, pipeline)
     return parsed.where(F.col(REASON).isNull() & F.col(f"{SRC}.value").isNotNull()).drop(REASON)
 
 
@@ -33,7 +34,7 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         Columns `encoding.ROW_COLUMNS`.
     """
     reason = F.col(REJECT) if REJECT in rows.columns else F.lit(None).cast("string")
-    key, text = _key(pipeline), _text(contract)
+    key, text = encoding.key_text(pipeline, contract), _text(pipeline, contract)
     origin = (coordinates.SPAN, headers.span(stamp)) if contract.spanned else (coordinates.SOURCE, headers.place(stamp))
     version = (coordinates.VERSION, F.lit(coordinates.version(stamp.epoch, batch, stamp.repair)))
     repair = [(coordinates.REPAIR, F.lit(str(stamp.repair)))] if stamp.repair else []
@@ -45,22 +46,18 @@ def encode(rows: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp
         F.when(dead, record[0]).otherwise(key).alias("key"),
         F.when(dead, record[1]).otherwise(text).alias("value"),
         headers.written([*headers.of_job(stamp), version, origin, *repair], reason).alias("headers"),
-        F.when(~dead, F.struct(*contract.schema.names)).alias("fields"),
+        F.when(~dead, structure(contract.schema.names)).alias("fields"),
     )
 
 
 def values(rows: DataFrame, pipeline: Pipeline, contract: Contract) -> DataFrame:
     """Return what a logic with state gave as `key` and `value` of its output, and nothing else; rejects left out."""
     kept = rows.where(F.col(REJECT).isNull()) if REJECT in rows.columns else rows
-    return kept.select(_key(pipeline).alias("key"), _text(contract).alias("value"))
+    return kept.select(encoding.key_text(pipeline, contract).alias("key"), _text(pipeline, contract).alias("value"))
 
 
-def _key(pipeline: Pipeline) -> Column:
-    return F.to_json(F.struct(*pipeline.output_key)).cast("binary")
-
-
-def _text(contract: Contract) -> Column:
-    return F.to_json(F.struct(*contract.schema.names)).cast("binary")
+def _text(pipeline: Pipeline, contract: Contract) -> Column:
+    return json_text.of_columns(contract.schema, pipeline.exact).cast("binary")
 
 
 def encode_rejects(records: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
@@ -69,5 +66,5 @@ def encode_rejects(records: DataFrame, pipeline: Pipeline, contract: Contract, s
     Returns:
         Columns `encoding.ROW_COLUMNS`.
     """
-    parsed = parsing.parse(records, parsing.declared(pipeline.schema), pipeline.required)
+    parsed = parsing.parse(records, pipeline)
     return encoding.rows_of(parsed.where(F.col(REASON).isNotNull()), pipeline, contract, stamp)

@@ -1,0 +1,207 @@
+"""JSON texts to typed values, without a value that differs from what the text says.
+
+Spark's `from_json` stops behind the first value, fills a time without a date with today, wraps a number that is too
+large for a TINYINT, and keeps a key of a map that stands twice. So the text is wrapped, which shows bytes behind the
+object; instants are taken as texts and read by the rules of docs/values.md; and numbers are taken a size larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+CORRUPT = "_corrupt"
+_WRAPPED, _RECORD = "wrapped", "record"
+_TEXTS = (TimestampType, TimestampNTZType, DateType)
+_TAKEN_AS: Mapping[type[DataType], DataType] = {
+    **dict.fromkeys(_TEXTS, StringType()),
+    ByteType: ShortType(),
+    FloatType: DoubleType(),
+}
+_DATE = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_LOCAL = _DATE + r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?)?"
+_ZONE = r" ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2}(:[0-9]{2})?)?)"
+_ZONED = _DATE + r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?" + _ZONE
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = r"(?<!\\)(?:\\\\)*"
+# An escape that names half a character: a high one without a low one behind it, or a low one without a high one.
+_HALF = rf"{_ESCAPE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
+# A number that no double holds.
+_HUGE = r"[0-9][eE][+]?0*[1-9][0-9]{2}|[0-9]{300}"
+# A number of more digits than a double keeps, or in scientific notation.
+_LONG = r"[0-9][0-9.]{15}|[0-9][eE]"
+_NUMBER = r"-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?"
+_GREATEST_FLOAT = 3.4028234663852886e38
+
+Problem = tuple[Column, str]
+"""Whether a value is none of its type, and what to say then."""
+
+
+def half_a_character(text: Column) -> Column:
+    """Return whether a JSON text names half of a surrogate pair, which no UTF-8 text can hold."""
+    return F.contains(text, F.lit("\\u")) & text.rlike(_HALF)
+
+
+def read(text: Column, schema: StructType) -> Column:
+    """Return the JSON object of a text, not yet of the types of a schema: for `record`, `whole` and `value`."""
+    entries = MapType(StringType(), ArrayType(_shape(schema)))
+    wrapped = StructType([StructField(_WRAPPED, entries), StructField(CORRUPT, StringType())])
+    # Bytes behind the object break the wrapping, add to its list or to its entries, or close it before its last key,
+    # which no text can hold: it is the text's hash.
+    whole = F.concat(F.lit(f'{{"{_WRAPPED}":{{"{_RECORD}":['), text, F.lit('],"'), _mark(text), F.lit('":[]}}'))
+    return F.from_json(whole, wrapped, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
+
+
+def whole(parsed: Column, text: Column) -> Column:
+    """Return whether a text was one JSON object and nothing else, all of its values of about their types."""
+    keys, lists = F.map_keys(parsed[_WRAPPED]), F.map_values(parsed[_WRAPPED])
+    sound = parsed.isNotNull() & parsed[CORRUPT].isNull() & (F.size(keys) == 2)
+    one = F.size(F.get(lists, F.lit(0))) == 1
+    return F.coalesce(sound & one & (F.get(keys, F.lit(1)) == _mark(text)), F.lit(False))
+
+
+def record(parsed: Column) -> Column:
+    """Return the struct of what was read."""
+    return F.get(F.get(F.map_values(parsed[_WRAPPED]), F.lit(0)), F.lit(0))
+
+
+def value(read_as: Column, kind: DataType) -> Column:
+    """Return what was read as a value of its type; null where `problems` finds one."""
+    if isinstance(kind, _TEXTS):
+        return _instant(read_as, kind)
+    if isinstance(kind, (ByteType, FloatType)):
+        return read_as.try_cast(kind.simpleString()) if isinstance(kind, ByteType) else read_as.cast("float")
+    if not _differs(kind):
+        return read_as
+    if isinstance(kind, ArrayType):
+        return F.transform(read_as, lambda element: value(element, kind.elementType))
+    if isinstance(kind, MapType):
+        return F.transform_values(read_as, lambda _, element: value(element, kind.valueType))
+    assert isinstance(kind, StructType)
+    fields = [value(read_as[f.name], f.dataType).alias(f.name) for f in kind.fields]
+    return F.when(read_as.isNotNull(), F.struct(*fields))
+
+
+def problems(read_as: Column, kind: DataType, path: str, text: Column) -> Iterator[Problem]:
+    """Return what may be wrong with a value, each as a condition and its words.
+
+    Args:
+        read_as: What was read (`read`).
+        kind: The declared type.
+        path: Name of the field.
+        text: The whole record.
+    """
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            inner = read_as[field.name]
+            name = f"{path}.{field.name}" if path else field.name
+            if not field.nullable:
+                yield read_as.isNotNull() & inner.isNull(), f"{name} is missing"
+            yield from problems(inner, field.dataType, name, text)
+    elif isinstance(kind, ArrayType):
+        yield from _within(read_as, kind.elementType, kind.containsNull, f"{path}[]", text)
+    elif isinstance(kind, MapType):
+        keys = F.map_keys(read_as)
+        yield F.size(F.array_distinct(keys)) != F.size(keys), f"{path} holds a key twice"
+        yield from _within(F.map_values(read_as), kind.valueType, kind.valueContainsNull, f"{path}{{}}", text)
+    else:
+        yield from _of_leaf(read_as, kind, path, text)
+
+
+def _within(elements: Column, kind: DataType, nullable: bool, path: str, text: Column) -> Iterator[Problem]:
+    """Return the problems of the elements of an array: any one of them."""
+    if not nullable:
+        yield F.exists(elements, lambda element: element.isNull()), f"{path} is missing"
+    for number, (_, words) in enumerate(problems(F.lit(None), kind, path, text)):
+        yield F.exists(elements, _nth(kind, path, text, number)), words
+
+
+def _nth(kind: DataType, path: str, text: Column, number: int) -> Callable[[Column], Column]:
+    def wrong(element: Column) -> Column:
+        return F.coalesce(list(problems(element, kind, path, text))[number][0], F.lit(False))
+
+    return wrong
+
+
+def _of_leaf(read_as: Column, kind: DataType, path: str, text: Column) -> Iterator[Problem]:
+    there = read_as.isNotNull()
+    if isinstance(kind, _TEXTS):
+        told = "date" if isinstance(kind, DateType) else "instant"
+        yield there & _instant(read_as, kind).isNull(), f"{path} is no {told}"
+    elif isinstance(kind, ByteType):
+        yield (read_as < -128) | (read_as > 127), f"{path} is beyond TINYINT"
+    elif isinstance(kind, (FloatType, DoubleType)):
+        infinite = F.abs(read_as) == F.lit(float("inf"))
+        beyond = infinite & text.rlike(_HUGE)
+        if isinstance(kind, FloatType):
+            finite = F.abs(read_as) < F.lit(float("inf"))
+            beyond = beyond | (finite & (F.abs(read_as.cast("float")) == F.lit(float("inf")).cast("float")))
+        yield there & beyond, f"{path} is beyond {kind.typeName().upper()}"
+    elif isinstance(kind, StringType):
+        # A number that is taken as a text went through a double.
+        rounded = text.rlike(_LONG) & read_as.rlike(rf"^({_NUMBER}|\"-?Infinity\")$") & ~F.contains(text, read_as)
+        yield there & rounded, f"{path} is a number that loses digits as a text"
+
+
+def _instant(text: Column, kind: DataType) -> Column:
+    """Return the instant of a text, null where it is none.
+
+    None are a time that a clock skips, a year beyond 9999, and what Spark would take for one: digits, a time of today,
+    a year alone, garbage behind a date.
+    """
+    if isinstance(kind, DateType):
+        return F.when(text.rlike(f"^{_DATE}$"), text.try_cast("date"))
+    local = F.when(text.rlike(f"^{_LOCAL}$"), text.try_cast("timestamp_ntz"))
+    if isinstance(kind, TimestampNTZType):
+        return local
+    instant = text.try_cast("timestamp")
+    # The clock of the session's zone may have skipped a local time: Spark would move it.
+    there = F.when(local.isNotNull(), instant.cast("timestamp_ntz") == local).otherwise(text.rlike(f"^{_ZONED}$"))
+    return F.when(there & F.year(instant).between(1, 9999), instant)
+
+
+def _shape(kind: StructType) -> StructType:
+    return StructType([StructField(f.name, _taken_as(f.dataType)) for f in kind.fields])
+
+
+def _taken_as(kind: DataType) -> DataType:
+    """Return the type that `from_json` is asked for: with the declared one it would change values."""
+    if isinstance(kind, StructType):
+        return _shape(kind)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_taken_as(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _taken_as(kind.valueType))
+    return _TAKEN_AS.get(type(kind), kind)
+
+
+def _differs(kind: DataType) -> bool:
+    return _taken_as(kind).simpleString() != kind.simpleString()
+
+
+def _mark(text: Column) -> Column:
+    return F.hex(F.xxhash64(text))
+
+
+def first_problem(found: list[Problem]) -> Column:
+    """Return the words of the first problem that a record has, else null."""
+    none = F.lit(None).cast("string")
+    return reduce(lambda told, one: F.coalesce(told, F.when(one[0], one[1])), found, none)

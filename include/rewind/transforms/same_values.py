@@ -1,0 +1,80 @@
+"""Whether two typed values are the same, also where Spark cannot ask: maps, and values of two types."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DecimalType, FractionalType, MapType, NumericType, StructType
+
+
+def same(left: Column, right: Column, left_kind: DataType, right_kind: DataType) -> Column:
+    """Return whether two values are the same, null-safe: NaN is NaN, -0.0 is 0.0, and the order of a map is nothing.
+
+    Values of two types are the same where both are numbers, or consist of such, and equal without rounding. A text and
+    a number never are.
+    """
+    if left_kind == right_kind:
+        return orderable(left, left_kind).eqNullSafe(orderable(right, right_kind))
+    neither = left.isNull() & right.isNull()
+    both = left.isNotNull() & right.isNotNull()
+    return neither | (both & F.coalesce(_of_two_types(left, right, left_kind, right_kind), F.lit(False)))
+
+
+def orderable(value: Column, kind: DataType) -> Column:
+    """Return a value in a form that can be compared: maps as their entries, by key."""
+    if not _holds_map(kind):
+        return value
+    if isinstance(kind, ArrayType):
+        return F.transform(value, lambda element: orderable(element, kind.elementType))
+    if isinstance(kind, StructType):
+        fields = [orderable(value[f.name], f.dataType).alias(f.name) for f in kind.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    assert isinstance(kind, MapType)
+    entries = F.transform(
+        F.map_entries(value),
+        lambda e: F.struct(e["key"].alias("key"), orderable(e["value"], kind.valueType).alias("value")),
+    )
+    return F.sort_array(entries)
+
+
+def _of_two_types(left: Column, right: Column, left_kind: DataType, right_kind: DataType) -> Column:
+    if isinstance(left_kind, NumericType) and isinstance(right_kind, NumericType):
+        return _numbers(left, right, left_kind, right_kind)
+    if isinstance(left_kind, StructType) and isinstance(right_kind, StructType):
+        return _structs(left, right, left_kind, right_kind)
+    if isinstance(left_kind, ArrayType) and isinstance(right_kind, ArrayType):
+        pairs = F.arrays_zip(left.alias("l"), right.alias("r"))
+        kinds = left_kind.elementType, right_kind.elementType
+        return (F.size(left) == F.size(right)) & F.forall(pairs, lambda pair: same(pair["l"], pair["r"], *kinds))
+    return F.lit(False)
+
+
+def _numbers(left: Column, right: Column, left_kind: NumericType, right_kind: NumericType) -> Column:
+    """Return whether two numbers are equal, without that one is rounded to the type of the other."""
+    floating = [isinstance(k, FractionalType) and not isinstance(k, DecimalType) for k in (left_kind, right_kind)]
+    if floating[0] == floating[1]:
+        return left == right
+    exact, rounded, kind = (right, left, right_kind) if floating[0] else (left, right, left_kind)
+    return (rounded.cast("double") == exact.cast("double")) & (rounded.try_cast(kind.simpleString()) == exact)
+
+
+def _structs(left: Column, right: Column, left_kind: StructType, right_kind: StructType) -> Column:
+    names = list(dict.fromkeys([*left_kind.names, *right_kind.names]))
+    missing = F.lit(None).cast("void")
+    fields = []
+    for name in names:
+        if name in left_kind.names and name in right_kind.names:
+            fields.append(same(left[name], right[name], left_kind[name].dataType, right_kind[name].dataType))
+        else:
+            fields.append((left[name] if name in left_kind.names else right[name]).eqNullSafe(missing))
+    return reduce(Column.__and__, fields, F.lit(True))
+
+
+def _holds_map(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _holds_map(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_holds_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, MapType)
