@@ -74,6 +74,9 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     _refuse_second(request, world)
     topic = _topic(pipeline, live, world)
     kind = REPAIR if request.end else RELEASE if request.start.strip() == "live" else REWIND
+    if kind == REPAIR:
+        # It mends rows of live's output: they keep to the rules by which the others there were made.
+        pipeline = replace(pipeline, exact=thaw(live.frozen["config"]).exact)
     mirror = _mirror(topic, world)
     sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
     touches = None
@@ -169,6 +172,7 @@ def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | 
         free_bytes=world.free_bytes,
         mirror_keeps_seconds=world.mirror_keeps_seconds,
         undeclared=world.undeclared,
+        repair=plan.kind == REPAIR,
     )
     return tuple(preflight.told(facts, world.broker))
 

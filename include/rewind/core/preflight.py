@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
+from rewind.core.pipeline import thaw
 from rewind.core.world import BrokerReader, Generation, MirrorState, Topic
 
 MIRROR_KEEPS_SECONDS = 7 * 24 * 3600.0
@@ -38,6 +39,7 @@ class Facts:
         free_bytes: Free on the disk of checkpoints, mirrors and shuffles.
         mirror_keeps_seconds: How long the mirror keeps files that no newer version of it needs.
         undeclared: Fields that newest records hold and the schema does not declare.
+        repair: Whether it is a repair, which keeps to live's rules of reading.
     """
 
     live: Generation
@@ -51,6 +53,7 @@ class Facts:
     free_bytes: int
     mirror_keeps_seconds: float = MIRROR_KEEPS_SECONDS
     undeclared: Sequence[str] = ()
+    repair: bool = False
 
 
 def told(facts: Facts, broker: BrokerReader) -> list[str]:
@@ -62,6 +65,7 @@ def told(facts: Facts, broker: BrokerReader) -> list[str]:
     refuse_group_in_use(facts.job_id, broker)
     return [
         *_added(facts),
+        *_exactness(facts),
         *_retention(facts),
         *_mirror(facts),
         *_pinned(facts),
@@ -92,6 +96,14 @@ def _added(facts: Facts) -> Iterable[str]:
     for p in sorted(facts.topic.latest.keys() - mirrored.keys()):
         if facts.mirror is not None and facts.topic.latest[p]:
             yield f"partition {p} is not mirrored yet: the candidate reads it from Kafka alone"
+
+
+def _exactness(facts: Facts) -> Iterable[str]:
+    if not thaw(facts.live.frozen["config"]).exact and not facts.repair:
+        yield (
+            f"{facts.live.job_id} was made before values were read exactly: the candidate rejects texts that are no "
+            "instant, numbers beyond their type and bytes behind the object, and keeps microseconds (docs/values.md)"
+        )
 
 
 def _retention(facts: Facts) -> Iterable[str]:

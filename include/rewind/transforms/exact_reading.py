@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     ByteType,
     DataType,
     DateType,
@@ -29,7 +30,8 @@ from pyspark.sql.types import (
 )
 
 CORRUPT = "_corrupt"
-_WRAPPED, _RECORD = "wrapped", "record"
+_RECORDS, _END = "records", "end"
+_REOPENS = r"\}\s*\]\s*,"
 _TEXTS = (TimestampType, TimestampNTZType, DateType)
 _TAKEN_AS: Mapping[type[DataType], DataType] = {
     **dict.fromkeys(_TEXTS, StringType()),
@@ -46,8 +48,6 @@ _ESCAPE = r"(?<!\\)(?:\\\\)*"
 _HALF = rf"{_ESCAPE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 # A number that no double holds.
 _HUGE = r"[0-9][eE][+]?0*[1-9][0-9]{2}|[0-9]{300}"
-# A number of more digits than a double keeps, or in scientific notation.
-_LONG = r"[0-9][0-9.]{15}|[0-9][eE]"
 _NUMBER = r"-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?"
 _GREATEST_FLOAT = 3.4028234663852886e38
 
@@ -61,26 +61,40 @@ def half_a_character(text: Column) -> Column:
 
 
 def read(text: Column, schema: StructType) -> Column:
-    """Return the JSON object of a text, not yet of the types of a schema: for `record`, `whole` and `value`."""
-    entries = MapType(StringType(), ArrayType(_shape(schema)))
-    wrapped = StructType([StructField(_WRAPPED, entries), StructField(CORRUPT, StringType())])
-    # Bytes behind the object break the wrapping, add to its list or to its entries, or close it before its last key,
-    # which no text can hold: it is the text's hash.
-    whole = F.concat(F.lit(f'{{"{_WRAPPED}":{{"{_RECORD}":['), text, F.lit('],"'), _mark(text), F.lit('":[]}}'))
-    return F.from_json(whole, wrapped, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
+    """Return what `from_json` makes of a text that was wrapped: for `sound` and `record`.
+
+    Bytes behind the object break the wrapping, add to its list, or close it before its end. To close the list and open
+    another they need a bracket and a comma behind a brace; texts with those are wrapped in a map, which costs more.
+    """
+    inner, options = ArrayType(_shape(schema)), {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    listed = StructType(
+        [StructField(_RECORDS, inner), StructField(_END, BooleanType()), StructField(CORRUPT, StringType())]
+    )
+    plain = F.from_json(F.concat(F.lit(f'{{"{_RECORDS}":['), text, F.lit(f'],"{_END}":true}}')), listed, options)
+    # No text holds its own hash.
+    mark = F.xxhash64(text).cast("string")
+    mapped = StructType([StructField(_RECORDS, MapType(StringType(), inner)), StructField(CORRUPT, StringType())])
+    entries = F.from_json(
+        F.concat(F.lit(f'{{"{_RECORDS}":{{"{_RECORDS}":['), text, F.lit('],"'), mark, F.lit('":[]}}')), mapped, options
+    )
+    keys = F.map_keys(entries[_RECORDS])
+    whole = F.struct(
+        F.get(F.map_values(entries[_RECORDS]), F.lit(0)).alias(_RECORDS),
+        ((F.size(keys) == 2) & (F.get(keys, F.lit(1)) == mark)).alias(_END),
+        entries[CORRUPT].alias(CORRUPT),
+    )
+    return F.when(text.rlike(_REOPENS), whole).otherwise(plain)
 
 
-def whole(parsed: Column, text: Column) -> Column:
+def sound(parsed: Column) -> Column:
     """Return whether a text was one JSON object and nothing else, all of its values of about their types."""
-    keys, lists = F.map_keys(parsed[_WRAPPED]), F.map_values(parsed[_WRAPPED])
-    sound = parsed.isNotNull() & parsed[CORRUPT].isNull() & (F.size(keys) == 2)
-    one = F.size(F.get(lists, F.lit(0))) == 1
-    return F.coalesce(sound & one & (F.get(keys, F.lit(1)) == _mark(text)), F.lit(False))
+    one = (F.size(parsed[_RECORDS]) == 1) & parsed[_END] & parsed[CORRUPT].isNull()
+    return F.coalesce(one, F.lit(False))
 
 
 def record(parsed: Column) -> Column:
     """Return the struct of what was read."""
-    return F.get(F.get(F.map_values(parsed[_WRAPPED]), F.lit(0)), F.lit(0))
+    return F.get(parsed[_RECORDS], F.lit(0))
 
 
 def value(read_as: Column, kind: DataType) -> Column:
@@ -100,7 +114,7 @@ def value(read_as: Column, kind: DataType) -> Column:
     return F.when(read_as.isNotNull(), F.struct(*fields))
 
 
-def problems(read_as: Column, kind: DataType, path: str, text: Column) -> Iterator[Problem]:
+def problems(read_as: Column, kind: DataType, path: str, text: Column, made: Column | None = None) -> Iterator[Problem]:
     """Return what may be wrong with a value, each as a condition and its words.
 
     Args:
@@ -108,6 +122,7 @@ def problems(read_as: Column, kind: DataType, path: str, text: Column) -> Iterat
         kind: The declared type.
         path: Name of the field.
         text: The whole record.
+        made: The value (`value`), where it is at hand.
     """
     if isinstance(kind, StructType):
         for field in kind.fields:
@@ -123,7 +138,7 @@ def problems(read_as: Column, kind: DataType, path: str, text: Column) -> Iterat
         yield F.size(F.array_distinct(keys)) != F.size(keys), f"{path} holds a key twice"
         yield from _within(F.map_values(read_as), kind.valueType, kind.valueContainsNull, f"{path}{{}}", text)
     else:
-        yield from _of_leaf(read_as, kind, path, text)
+        yield from _of_leaf(read_as, kind, path, text, value(read_as, kind) if made is None else made)
 
 
 def _within(elements: Column, kind: DataType, nullable: bool, path: str, text: Column) -> Iterator[Problem]:
@@ -141,11 +156,11 @@ def _nth(kind: DataType, path: str, text: Column, number: int) -> Callable[[Colu
     return wrong
 
 
-def _of_leaf(read_as: Column, kind: DataType, path: str, text: Column) -> Iterator[Problem]:
+def _of_leaf(read_as: Column, kind: DataType, path: str, text: Column, made: Column) -> Iterator[Problem]:
     there = read_as.isNotNull()
     if isinstance(kind, _TEXTS):
         told = "date" if isinstance(kind, DateType) else "instant"
-        yield there & _instant(read_as, kind).isNull(), f"{path} is no {told}"
+        yield there & made.isNull(), f"{path} is no {told}"
     elif isinstance(kind, ByteType):
         yield (read_as < -128) | (read_as > 127), f"{path} is beyond TINYINT"
     elif isinstance(kind, (FloatType, DoubleType)):
@@ -157,8 +172,8 @@ def _of_leaf(read_as: Column, kind: DataType, path: str, text: Column) -> Iterat
         yield there & beyond, f"{path} is beyond {kind.typeName().upper()}"
     elif isinstance(kind, StringType):
         # A number that is taken as a text went through a double.
-        rounded = text.rlike(_LONG) & read_as.rlike(rf"^({_NUMBER}|\"-?Infinity\")$") & ~F.contains(text, read_as)
-        yield there & rounded, f"{path} is a number that loses digits as a text"
+        changed = read_as.rlike(rf"^({_NUMBER}|\"-?Infinity\")$") & ~F.contains(text, read_as)
+        yield there & changed, f"{path} is a number that would not be written as it was"
 
 
 def _instant(text: Column, kind: DataType) -> Column:
@@ -169,13 +184,12 @@ def _instant(text: Column, kind: DataType) -> Column:
     """
     if isinstance(kind, DateType):
         return F.when(text.rlike(f"^{_DATE}$"), text.try_cast("date"))
-    local = F.when(text.rlike(f"^{_LOCAL}$"), text.try_cast("timestamp_ntz"))
     if isinstance(kind, TimestampNTZType):
-        return local
+        return F.when(text.rlike(f"^{_LOCAL}$"), text.try_cast("timestamp_ntz"))
     instant = text.try_cast("timestamp")
     # The clock of the session's zone may have skipped a local time: Spark would move it.
-    there = F.when(local.isNotNull(), instant.cast("timestamp_ntz") == local).otherwise(text.rlike(f"^{_ZONED}$"))
-    return F.when(there & F.year(instant).between(1, 9999), instant)
+    stays = F.when(text.rlike(f"^{_LOCAL}$"), instant.cast("timestamp_ntz") == text.try_cast("timestamp_ntz"))
+    return F.when(stays.otherwise(text.rlike(f"^{_ZONED}$")) & F.year(instant).between(1, 9999), instant)
 
 
 def _shape(kind: StructType) -> StructType:
@@ -195,10 +209,6 @@ def _taken_as(kind: DataType) -> DataType:
 
 def _differs(kind: DataType) -> bool:
     return _taken_as(kind).simpleString() != kind.simpleString()
-
-
-def _mark(text: Column) -> Column:
-    return F.hex(F.xxhash64(text))
 
 
 def first_problem(found: list[Problem]) -> Column:

@@ -33,7 +33,7 @@ _LEAVES = (
     TimestampNTZType,
     TimestampType,
 )
-RESERVED = ("_src", "_reason", "_reject", "_parsed", "_sound", "_row")
+RESERVED = ("_src", "_reason", "_reject", "_text", "_parsed", "_sound", "_row")
 """Names that the engine gives columns of its own."""
 RESERVED_IN_TABLES = ("_key", "_headers", "_ordinal", "_tombstone", "_value", "_version")
 _NOT_IN_TABLES = frozenset(" ,;{}()\n\t=")

@@ -20,7 +20,8 @@ REASON = "_reason"
 REJECT = "_reject"
 """Reserved column that logic may add: why it rejects the row, null when it does not."""
 
-_CORRUPT = "_corrupt"
+UNREADABLE = "malformed, or a value of another type"
+_CORRUPT, _TEXT, _PARSED, _SOUND = "_corrupt", "_text", "_parsed", "_sound"
 
 
 def parse(records: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -36,24 +37,38 @@ def parse(records: DataFrame, pipeline: Pipeline) -> DataFrame:
         pipeline: Declares the columns, which of them must not be null, and whether values are read exactly.
     """
     schema = declared(pipeline.schema)
-    text = F.col("value").cast("string")
-    # A valid UTF-8 check comes first: a cast would merge other bytes into replacement characters.
-    usable = F.when(F.is_valid_utf8(text), text)
     source = F.struct("topic", "partition", "offset", "timestamp", "key", "value").alias(SRC)
-    if pipeline.exact:
-        read = records.withColumn("_parsed", exact_reading.read(usable, schema))
-        # A projection of its own: the record is taken out of its wrapping once.
-        read = read.withColumn("_sound", exact_reading.whole(F.col("_parsed"), usable))
-        read = read.withColumn("_parsed", exact_reading.record(F.col("_parsed")))
-        fields = [exact_reading.value(column(f.name, "_parsed"), f.dataType).alias(f.name) for f in schema.fields]
-        reason = _exact_reason(text, schema, pipeline.required)
-    else:
-        with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        read = records.withColumn("_parsed", F.from_json(usable, with_corrupt, options))
-        fields = [column(field.name, "_parsed").alias(field.name) for field in schema.fields]
-        reason = _reason(text, pipeline.required)
-    return read.select(source, reason.alias(REASON), *fields)
+    # A projection a step: what several columns need of the one before is computed once.
+    valid = F.col("value").cast("string")
+    read = records.select(source, F.when(F.is_valid_utf8(valid), valid).alias(_TEXT))
+    return _exact(read, schema, pipeline.required) if pipeline.exact else _lenient(read, schema, pipeline.required)
+
+
+def _exact(read: DataFrame, schema: StructType, required: tuple[str, ...]) -> DataFrame:
+    text, names = F.col(_TEXT), schema.names
+    parsed = read.withColumn(_PARSED, exact_reading.read(text, schema))
+    sound = exact_reading.sound(F.col(_PARSED)).alias(_SOUND)
+    record = parsed.select(SRC, _TEXT, sound, exact_reading.record(F.col(_PARSED)).alias(_PARSED))
+    values = (exact_reading.value(column(f.name, _PARSED), f.dataType).alias(f.name) for f in schema.fields)
+    made = record.select(SRC, _TEXT, _SOUND, _PARSED, *values)
+    reason = _of_bytes(text).when(~F.col(_SOUND), UNREADABLE)
+    reason = reason.when(exact_reading.half_a_character(text), "holds half of a surrogate pair")
+    for name in required:
+        reason = reason.when(column(name).isNull(), f"{name} is missing")
+    found = list(exact_reading.problems(F.col(_PARSED), schema, "", text))
+    return made.select(SRC, reason.otherwise(exact_reading.first_problem(found)).alias(REASON), *map(column, names))
+
+
+def _lenient(read: DataFrame, schema: StructType, required: tuple[str, ...]) -> DataFrame:
+    text, parsed = F.col(_TEXT), F.col(_PARSED)
+    with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    record = read.withColumn(_PARSED, F.from_json(text, with_corrupt, options))
+    reason = _of_bytes(text).when(parsed.isNull() | parsed[_CORRUPT].isNotNull(), UNREADABLE)
+    for name in required:
+        reason = reason.when(parsed[name].isNull(), f"{name} is missing")
+    fields = (column(name, _PARSED).alias(name) for name in schema.names)
+    return record.select(SRC, reason.alias(REASON), *fields)
 
 
 def declared(ddl: str) -> StructType:
@@ -63,27 +78,9 @@ def declared(ddl: str) -> StructType:
     return made
 
 
-def _exact_reason(text: Column, schema: StructType, required: tuple[str, ...]) -> Column:
-    record = F.col("_parsed")
-    reason = _of_bytes(text).when(~F.col("_sound"), "malformed, or a value of another type")
-    reason = reason.when(exact_reading.half_a_character(text), "holds half of a surrogate pair")
-    for name in required:
-        reason = reason.when(record[name].isNull(), f"{name} is missing")
-    return reason.otherwise(exact_reading.first_problem(list(exact_reading.problems(record, schema, "", text))))
-
-
-def _reason(text: Column, required: tuple[str, ...]) -> Column:
-    parsed = F.col("_parsed")
-    unread = parsed.isNull() | parsed[_CORRUPT].isNotNull()
-    reason = _of_bytes(text).when(unread, "malformed, or a value of another type")
-    for name in required:
-        reason = reason.when(parsed[name].isNull(), f"{name} is missing")
-    return reason
-
-
 def _of_bytes(text: Column) -> Column:
-    value = F.col("value")
+    value = F.col(f"{SRC}.value")
     reason = F.when(value.isNull(), F.lit(None).cast("string"))
     reason = reason.when(F.length(value) == 0, "empty value")
-    reason = reason.when(~F.is_valid_utf8(text), "not UTF-8")
+    reason = reason.when(text.isNull(), "not UTF-8")
     return reason.when(~F.ltrim(text, F.lit(" \n\r\t")).startswith("{"), "not a JSON object")
