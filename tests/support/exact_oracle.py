@@ -148,10 +148,10 @@ def _text(_kind: str, value: Any, _zone: str) -> Any:
         if any(0xD800 <= ord(c) <= 0xDFFF for c in value):
             raise Dead
         return value
-    if isinstance(value, bool):
-        return json.dumps(value)
-    assert isinstance(value, Number)
-    return str(int(value.text))
+    if isinstance(value, Number):
+        return value.text
+    # Of objects and arrays only empty ones are drawn: how others are spaced is no matter of values.
+    return "{}" if isinstance(value, Twice) else json.dumps(value)
 
 
 def _bytes(_kind: str, value: Any, _zone: str) -> Any:

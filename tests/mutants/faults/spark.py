@@ -62,12 +62,28 @@ TRANSFORMS = (
     Fault(
         "open-window-judged", GUARD, "keyed._state", "ends > bounds.closed_by, OPEN", "ends > bounds.closed_by, JUDGED"
     ),
-    Fault("broken-text-parsed", GUARD, "parsing._reason", 'reason.when(~F.is_valid_utf8(text), "not UTF-8")', "reason"),
+    Fault("broken-text-parsed", GUARD, "parsing._of_bytes", 'reason.when(text.isNull(), "not UTF-8")', "reason"),
+    Fault("bytes-behind-a-record", GUARD, "parsing._exact", ".when(~F.col(_SOUND), UNREADABLE)", ""),
+    Fault("half-a-character", GUARD, "parsing._exact", "exact_reading.half_a_character(text)", "F.lit(False)"),
+    Fault(
+        "a-time-of-today", GUARD, "exact_reading._instant", 'stays.otherwise(text.rlike(f"^{_ZONED}$"))', "F.lit(True)"
+    ),
+    Fault(
+        "a-time-that-is-skipped", GUARD, "exact_reading._instant", " == text.try_cast", ".isNotNull() | text.try_cast"
+    ),
+    Fault("an-object-reopened", GUARD, "exact_reading.read", "text.rlike(_REOPENS)", "F.lit(False)"),
+    Fault(
+        "a-key-twice", GUARD, "exact_reading.problems", "F.size(F.array_distinct(keys)) != F.size(keys)", "F.lit(False)"
+    ),
+    Fault("an-infinity-made", GUARD, "exact_reading._of_leaf", "infinite & text.rlike(_HUGE)", "F.lit(False)"),
+    Fault("milliseconds-alone", RANGE, "json_text._written", "% 1000 == 0", "% 1 == 0"),
+    Fault("nulls-hashed-away", GUARD, "outputs._hash", "(F.col(name).isNull(), F.col(name))", "(F.col(name),)"),
+    Fault("a-name-in-two-cases", GUARD, "fitness._check_names", "counts[name.lower()] > 1", "counts[name] > 1"),
     Fault(
         "required-field-missing",
         GUARD,
-        "parsing._reason",
-        "reason.when(parsed[name].isNull(), ",
+        "parsing._exact",
+        "reason.when(column(name).isNull(), ",
         "reason.when(F.lit(False), ",
     ),
     Fault(
