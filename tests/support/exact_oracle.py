@@ -213,6 +213,8 @@ def _clock(value: Any) -> tuple[datetime, timedelta | None]:
         if rest[0] not in "T ":
             raise Dead
         clock, offset = _split(rest[1:])
+        if offset is not None and clock.count(":") != 2:
+            raise Dead
     return _at(made, clock), offset
 
 

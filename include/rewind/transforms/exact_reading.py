@@ -41,7 +41,8 @@ _TAKEN_AS: Mapping[type[DataType], DataType] = {
 _DATE = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _LOCAL = _DATE + r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?)?"
 _ZONE = r" ?(Z|UTC|[+-][0-9]{2}(:?[0-9]{2}(:[0-9]{2})?)?)"
-_ZONED = _DATE + r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?" + _ZONE
+# Spark reads no offset behind a time without seconds.
+_ZONED = _DATE + r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?" + _ZONE
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPE = r"(?<!\\)(?:\\\\)*"
 # An escape that names half a character: a high one without a low one behind it, or a low one without a high one.
