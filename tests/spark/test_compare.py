@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -74,6 +76,16 @@ CASES: dict[str, Case] = {
         [page(0, "new")],
         {"equal": 1},
     ),
+    "P06: a key beside no value is no value beside no key": (
+        [row(0, "x", key=None), (*row(1, None, key=b"x", kind="dead")[:7], None, 0, 0)],
+        [row(0, None, key=b"x"), (*row(1, "x", key=None, kind="dead")[:7], None, 0, 0)],
+        {"changed": 2, "fields": {"changed": {"value": 1}}},
+    ),
+    "P06: copies that differ in where the null stands": (
+        [row(0, "x", key=None, at=0), row(0, None, key=b"x", at=1)],
+        [row(0, None, key=b"x")],
+        {"equal": 1, "repeated": 1, "repeated_differently": 1},
+    ),
     "rows of one record are told by their number": (
         [page(0, "a", n=0), page(0, "b", n=1)],
         [page(0, "a", n=0)],
@@ -130,6 +142,33 @@ def test_a_column_that_only_one_side_has_is_a_change(spark: SparkSession) -> Non
     wider = parsing.declared("id BIGINT, page STRING, at TIMESTAMP, lang STRING")
     found = classes(spark, [page(0)], [row(0, '{"id":0,"page":"home","lang":"fr"}')], Sides(SCHEMA, wider, ()))
     assert found == {"changed": 1, "fields": {"changed": {"lang": 1}}}
+
+
+def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: SparkSession) -> None:
+    live = parsing.declared("m MAP<STRING, ARRAY<INT>>, n BIGINT, t STRING, d BIGINT, s STRUCT<a: BIGINT, b: INT>")
+    candidate = parsing.declared(
+        "m MAP<STRING, ARRAY<INT>>, n INT, t BIGINT, d DOUBLE, s STRUCT<b: INT, a: INT, c: INT>"
+    )
+    pairs = [
+        ('{"m":{"a":[1],"b":[2]}}', '{"m":{"b":[2],"a":[1]}}', ""),
+        ('{"m":{"a":[1]}}', '{"m":{"a":[2]}}', "m"),
+        ('{"m":{"a":[1]}}', '{"m":{"b":[1]}}', "m"),
+        ('{"n":5,"d":1}', '{"d":1,"n":5}', ""),
+        ('{"t":"5"}', '{"t":5}', "t"),
+        ('{"d":9007199254740993}', '{"d":9007199254740992.0}', "d"),
+        ('{"d":5}', '{"d":5.0}', ""),
+        ('{"d":5}', '{"d":5.5}', "d"),
+        ('{"s":{"a":1,"b":2}}', '{"s":{"b":2,"a":1}}', ""),
+        ('{"s":{"a":1,"b":2}}', '{"s":{"b":2,"a":1,"c":3}}', "s"),
+        ('{"s":null}', '{"s":{"b":null}}', "s"),
+    ]
+    sides = [[row(o, pair[side]) for o, pair in enumerate(pairs)] for side in (0, 1)]
+    different = Counter(field for *_, field in pairs if field)
+    assert classes(spark, *sides, Sides(live, candidate, ())) == {
+        "equal": sum(not field for *_, field in pairs),
+        "changed": sum(different.values()),
+        "fields": {"changed": dict(different)},
+    }
 
 
 @pytest.mark.parametrize(

@@ -469,3 +469,22 @@ def test_a_plan_is_refused_while_another_rewind_is_active_or_the_topic_is_anothe
 def test_the_estimate_assumes_ten_thousand_records_a_second():
     seen = world(topic({0: 0}, {0: 80_000}), mirror({0: (0, 80_000)}), FakeLifecycle(generation(start={0: 0})))
     assert planned(seen=seen).estimate_seconds == timedelta(seconds=8).total_seconds()
+
+
+# --- a live job of an older release
+
+
+def test_a_rewind_of_a_job_that_read_leniently_says_so_and_its_repair_reads_as_it_did():
+    config = {name: value for name, value in PIPELINE.frozen().items() if name != "exact"}
+    older = generation(frozen={"config": config, "versions": {}})
+    seen = world(lifecycle=FakeLifecycle(older))
+    made = planned(seen=seen)
+    assert Difference("exact", "False", "True") in made.differences
+    assert any("was made before values were read exactly" in line for line in made.warnings)
+    assert made.config["exact"] is True
+
+    repair = planned(request(end='{"visits":{"0":50,"1":50}}'), seen)
+    assert repair.config["exact"] is False
+    assert not any("read exactly" in line for line in repair.warnings)
+    assert still_holds(repair, PIPELINE, CODE, seen) == []
+    assert not any("read exactly" in line for line in planned().warnings)

@@ -74,9 +74,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     _refuse_second(request, world)
     topic = _topic(pipeline, live, world)
     kind = REPAIR if request.end else RELEASE if request.start.strip() == "live" else REWIND
-    if kind == REPAIR:
-        # It mends rows of live's output: they keep to the rules by which the others there were made.
-        pipeline = replace(pipeline, exact=thaw(live.frozen["config"]).exact)
+    pipeline = _as_made(kind, pipeline, live)
     mirror = _mirror(topic, world)
     sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
     touches = None
@@ -141,6 +139,7 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> lis
     """
     live, epoch = _live(plan.request, world)
     _refuse_second(plan.request, world)
+    pipeline = _as_made(plan.kind, pipeline, live)
     topic = _topic(pipeline, live, world)
     now = {
         "live_job_id": live.job_id,
@@ -157,6 +156,11 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> lis
         raise WorldMovedError("apply_plan", f"the world has moved: {'; '.join(moved)}", "Make a new plan")
     _outputs(pipeline, plan.job_id, world)
     return [line for line in _warnings(plan, live, topic, _mirror(topic, world), world) if line not in plan.warnings]
+
+
+def _as_made(kind: str, pipeline: Pipeline, live: Generation) -> Pipeline:
+    """Return a pipeline as its rows are made: those of a repair by the rules that the others in live's output keep."""
+    return replace(pipeline, exact=thaw(live.frozen["config"]).exact) if kind == REPAIR else pipeline
 
 
 def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | None, world: World) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps.logic import empty_records, empty_stream, load_logic
 from rewind.transforms import contract, quoting
-from rewind.transforms.quoting import quoted
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def examined(spark: SparkSession, pipeline: Pipeline) -> Examined:
     """
     logic = load_logic(pipeline)
     made = contract.examine(logic, pipeline, empty_records(spark))
-    schema = ", ".join(f"{quoted(field.name)} {quoting.ddl(field.dataType)}" for field in made.schema.fields)
+    schema = ", ".join(f"{quoting.quoted(field.name)} {quoting.ddl(field.dataType)}" for field in made.schema.fields)
     if not pipeline.stateful:
         return Examined(schema)
     delay = contract.watermark_delay(logic, pipeline, empty_stream(spark)) or timedelta(0)

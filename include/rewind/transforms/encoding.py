@@ -78,7 +78,11 @@ def _reasoned(result: DataFrame) -> DataFrame:
 def _rows(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:
     """Return sink rows with their source order."""
     names = [name for name in contract.schema.names if name in parsed.columns]
-    numbered = _numbered(parsed, names) if pipeline.several_rows and names else parsed.withColumn("_row", F.lit(0))
+    numbered = (
+        _numbered(parsed, pipeline, contract)
+        if pipeline.several_rows and names
+        else parsed.withColumn("_row", F.lit(0))
+    )
     dead, tombstone = F.col(REASON).isNotNull(), F.col(f"{SRC}.value").isNull()
     # The schema's own column list: a JSON text of fewer or other columns would not be the declared output.
     text = json_text.of_columns(contract.schema, pipeline.exact) if names == contract.schema.names else F.lit(None)
@@ -111,9 +115,12 @@ def _key(pipeline: Pipeline, contract: Contract, names: Sequence[str]) -> Column
     return key_text(pipeline, contract)
 
 
-def _numbered(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+def _numbered(rows: DataFrame, pipeline: Pipeline, contract: Contract) -> DataFrame:
     # The text of the row decides its number: a retry may see the rows of a record in another order.
-    window = Window.partitionBy(f"{SRC}.partition", f"{SRC}.offset").orderBy(F.to_json(structure(names)))
+    columns = [field for field in contract.schema if field.name in rows.columns]
+    window = Window.partitionBy(f"{SRC}.partition", f"{SRC}.offset").orderBy(
+        json_text.of_columns(columns, pipeline.exact)
+    )
     return rows.withColumn("_row", F.row_number().over(window) - 1)
 
 

@@ -29,6 +29,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rewind.transforms import nesting
+
 CORRUPT = "_corrupt"
 _RECORDS, _END = "records", "end"
 _REOPENS = r"\}\s*\]\s*,"
@@ -100,19 +102,13 @@ def record(parsed: Column) -> Column:
 
 def value(read_as: Column, kind: DataType) -> Column:
     """Return what was read as a value of its type; null where `problems` finds one."""
-    if isinstance(kind, _TEXTS):
-        return _instant(read_as, kind)
-    if isinstance(kind, (ByteType, FloatType)):
-        return read_as.try_cast(kind.simpleString()) if isinstance(kind, ByteType) else read_as.cast("float")
-    if not _differs(kind):
-        return read_as
-    if isinstance(kind, ArrayType):
-        return F.transform(read_as, lambda element: value(element, kind.elementType))
-    if isinstance(kind, MapType):
-        return F.transform_values(read_as, lambda _, element: value(element, kind.valueType))
-    assert isinstance(kind, StructType)
-    fields = [value(read_as[f.name], f.dataType).alias(f.name) for f in kind.fields]
-    return F.when(read_as.isNotNull(), F.struct(*fields))
+    return nesting.rebuilt(read_as, kind, lambda inner: type(inner) in _TAKEN_AS, _of_its_type)
+
+
+def _of_its_type(read_as: Column, kind: DataType) -> Column:
+    if isinstance(kind, ByteType):
+        return read_as.try_cast("tinyint")
+    return read_as.cast("float") if isinstance(kind, FloatType) else _instant(read_as, kind)
 
 
 def problems(read_as: Column, kind: DataType, path: str, text: Column, made: Column | None = None) -> Iterator[Problem]:
@@ -206,10 +202,6 @@ def _taken_as(kind: DataType) -> DataType:
     if isinstance(kind, MapType):
         return MapType(kind.keyType, _taken_as(kind.valueType))
     return _TAKEN_AS.get(type(kind), kind)
-
-
-def _differs(kind: DataType) -> bool:
-    return _taken_as(kind).simpleString() != kind.simpleString()
 
 
 def first_problem(found: list[Problem]) -> Column:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, StructField, TimestampNTZType, TimestampType
 
+from rewind.transforms import nesting
 from rewind.transforms.quoting import column, structure
 
 _TO_SECOND, _OFFSET = "yyyy-MM-dd'T'HH:mm:ss", "XXXXX"
@@ -31,31 +32,15 @@ def of_columns(fields: Iterable[StructField], exact: bool) -> Column:
 
 def _written(value: Column, kind: DataType) -> Column:
     """Return a value as `to_json` may write it: instants as texts of three digits of a second, or of six."""
+    return nesting.rebuilt(value, kind, lambda inner: isinstance(inner, (TimestampType, TimestampNTZType)), _instant)
+
+
+def _instant(value: Column, kind: DataType) -> Column:
     if isinstance(kind, TimestampType):
         whole = F.unix_micros(value) % 1000 == 0
         texts = [F.date_format(value, f"{_TO_SECOND}.{'S' * digits}{_OFFSET}") for digits in (3, 6)]
         return F.when(whole, texts[0]).otherwise(texts[1])
-    if isinstance(kind, TimestampNTZType):
-        parts = F.split(F.replace(value.cast("string"), F.lit(" "), F.lit("T")), "[.]")
-        digits = F.coalesce(F.get(parts, F.lit(1)), F.lit(""))
-        padded = F.when(F.length(digits) <= 3, F.rpad(digits, 3, "0")).otherwise(F.rpad(digits, 6, "0"))
-        return F.concat(parts[0], F.lit("."), padded)
-    if not _holds_instant(kind):
-        return value
-    if isinstance(kind, ArrayType):
-        return F.transform(value, lambda element: _written(element, kind.elementType))
-    if isinstance(kind, MapType):
-        return F.transform_values(value, lambda _, element: _written(element, kind.valueType))
-    assert isinstance(kind, StructType)
-    fields = [_written(value[f.name], f.dataType).alias(f.name) for f in kind.fields]
-    return F.when(value.isNotNull(), F.struct(*fields))
-
-
-def _holds_instant(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _holds_instant(kind.elementType)
-    if isinstance(kind, MapType):
-        return _holds_instant(kind.valueType)
-    if isinstance(kind, StructType):
-        return any(_holds_instant(field.dataType) for field in kind.fields)
-    return isinstance(kind, (TimestampType, TimestampNTZType))
+    parts = F.split(F.replace(value.cast("string"), F.lit(" "), F.lit("T")), "[.]")
+    digits = F.coalesce(F.get(parts, F.lit(1)), F.lit(""))
+    padded = F.when(F.length(digits) <= 3, F.rpad(digits, 3, "0")).otherwise(F.rpad(digits, 6, "0"))
+    return F.concat(parts[0], F.lit("."), padded)

@@ -8,6 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, FractionalType, MapType, NumericType, StructType
 
+from rewind.transforms import nesting
+
 
 def same(left: Column, right: Column, left_kind: DataType, right_kind: DataType) -> Column:
     """Return whether two values are the same, null-safe: NaN is NaN, -0.0 is 0.0, and the order of a map is nothing.
@@ -24,19 +26,16 @@ def same(left: Column, right: Column, left_kind: DataType, right_kind: DataType)
 
 def orderable(value: Column, kind: DataType) -> Column:
     """Return a value in a form that can be compared: maps as their entries, by key."""
-    if not _holds_map(kind):
-        return value
-    if isinstance(kind, ArrayType):
-        return F.transform(value, lambda element: orderable(element, kind.elementType))
-    if isinstance(kind, StructType):
-        fields = [orderable(value[f.name], f.dataType).alias(f.name) for f in kind.fields]
-        return F.when(value.isNotNull(), F.struct(*fields))
+    return nesting.rebuilt(value, kind, lambda inner: isinstance(inner, MapType), _entries)
+
+
+def _entries(value: Column, kind: DataType) -> Column:
     assert isinstance(kind, MapType)
-    entries = F.transform(
-        F.map_entries(value),
-        lambda e: F.struct(e["key"].alias("key"), orderable(e["value"], kind.valueType).alias("value")),
+    of = kind.valueType
+    named = F.transform(
+        F.map_entries(value), lambda e: F.struct(e["key"].alias("key"), orderable(e["value"], of).alias("value"))
     )
-    return F.sort_array(entries)
+    return F.sort_array(named)
 
 
 def _of_two_types(left: Column, right: Column, left_kind: DataType, right_kind: DataType) -> Column:
@@ -62,19 +61,10 @@ def _numbers(left: Column, right: Column, left_kind: NumericType, right_kind: Nu
 
 def _structs(left: Column, right: Column, left_kind: StructType, right_kind: StructType) -> Column:
     names = list(dict.fromkeys([*left_kind.names, *right_kind.names]))
-    missing = F.lit(None).cast("void")
     fields = []
     for name in names:
         if name in left_kind.names and name in right_kind.names:
             fields.append(same(left[name], right[name], left_kind[name].dataType, right_kind[name].dataType))
         else:
-            fields.append((left[name] if name in left_kind.names else right[name]).eqNullSafe(missing))
+            fields.append((left[name] if name in left_kind.names else right[name]).isNull())
     return reduce(Column.__and__, fields, F.lit(True))
-
-
-def _holds_map(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _holds_map(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_holds_map(field.dataType) for field in kind.fields)
-    return isinstance(kind, MapType)

@@ -76,7 +76,7 @@ TRANSFORMS = (
         "a-key-twice", GUARD, "exact_reading.problems", "F.size(F.array_distinct(keys)) != F.size(keys)", "F.lit(False)"
     ),
     Fault("an-infinity-made", GUARD, "exact_reading._of_leaf", "infinite & text.rlike(_HUGE)", "F.lit(False)"),
-    Fault("milliseconds-alone", RANGE, "json_text._written", "% 1000 == 0", "% 1 == 0"),
+    Fault("milliseconds-alone", RANGE, "json_text._instant", "% 1000 == 0", "% 1 == 0"),
     Fault("nulls-hashed-away", GUARD, "outputs._hash", "(F.col(name).isNull(), F.col(name))", "(F.col(name),)"),
     Fault("a-name-in-two-cases", GUARD, "fitness._check_names", "counts[name.lower()] > 1", "counts[name] > 1"),
     Fault(
