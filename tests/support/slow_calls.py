@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,13 +32,13 @@ KAFKA = (
     ("kafka", "KafkaProducer"),
     ("rewind.control.broker", "Broker"),
 )
-"""Classes whose every public method, and their making, asks the broker; tests put their own in the last one's place."""
+"""Classes whose every public method, and their making, asks the broker."""
 SPARK = (("py4j.java_gateway", "GatewayConnection"), ("py4j.clientserver", "ClientServerConnection"))
 """Classes whose `send_command` is every call into a JVM."""
 FORGET = "m\n"
 """How a command begins that lets the JVM forget an object: Python's own clean-up, at any moment."""
-LOCAL = {("Broker", "__init__")}
-"""Makes of theirs that ask nobody."""
+CONNECT_WHEN_MADE = ("kafka",)
+"""Modules of those that ask the broker as soon as one is made."""
 
 _CODE = (".py", ".pyc", ".so")
 _IMPORTS = ("<frozen importlib", "<frozen zipimport")
@@ -46,12 +47,13 @@ _OF_A_PROCESS = re.compile(r"/proc/(\d+/stat|sys/kernel/random/boot_id)")
 _PYTHON = tuple({str(Path(place).resolve()) for place in (sys.prefix, sys.base_prefix)} | {sys.prefix})
 
 
-def watch(told: Callable[[str], None], is_held: Callable[[], bool]) -> None:
+def watch(told: Callable[[str], None], is_held: Callable[[], bool], fakes: Sequence[tuple[str, str]] = ()) -> None:
     """Call `told` with the name of each slow call that is about to be made while something is held; for ever.
 
     Args:
         told: Raises what makes the call fail.
         is_held: Whether this thread holds what no slow call may be made in; asked at each call.
+        fakes: Further classes, by module and name, whose calls are as slow as those of `KAFKA`.
     """
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -61,20 +63,20 @@ def watch(told: Callable[[str], None], is_held: Callable[[], bool]) -> None:
     sys.addaudithook(audit)
     for name in UNAUDITED:
         _stop(os, name, lambda arguments: not _harmless(arguments[0]), told, is_held)
-    for module, made in KAFKA:
+    for module, made in (*KAFKA, *fakes):
         found = getattr(importlib.import_module(module), made)
-        for name in _asking(found):
+        for name in _asking(found, module in CONNECT_WHEN_MADE):
             _stop(found, name, lambda _: True, told, is_held)
     for module, made in SPARK:
         found = getattr(importlib.import_module(module), made)
         _stop(found, "send_command", lambda arguments: not arguments[1].startswith(FORGET), told, is_held)
 
 
-def _asking(found: type) -> Iterator[str]:
+def _asking(found: type, made: bool) -> Iterator[str]:
     """Return the names of the methods of a class, its own and inherited, that ask a broker."""
-    names = {"__init__", *(name for base in found.__mro__ for name in vars(base) if not name.startswith("_"))}
-    for name in sorted(names):
-        if (found.__name__, name) not in LOCAL and callable(getattr(found, name)):
+    yield from ["__init__"] * made
+    for name in sorted({name for base in found.__mro__ for name in vars(base)}):
+        if not name.startswith("_") and inspect.isfunction(inspect.getattr_static(found, name)):
             yield name
 
 
