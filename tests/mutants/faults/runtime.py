@@ -56,6 +56,13 @@ FAULTS = (
         "second-driver-beside-a-starting-one", GUARD, "supervise._living", "if _launched_lives(stream):", "if False:"
     ),
     Fault(
+        "last-words-of-another-driver",
+        COMPARISON,
+        "supervise.look",
+        "ended is not None and ended.launched == stream.launched",
+        "ended is not None",
+    ),
+    Fault(
         "driver-started-while-draining", GUARD, "supervise._blocked", "if stream.wish == streams.DRAIN:", "if False:"
     ),
     Fault(
