@@ -16,10 +16,10 @@ from rewind.local.broker import Broker
 from tests.support.workshop import Workshop
 
 pytest_plugins = [
-    "tests.support.short_transactions",
     "tests.support.shows",
     "tests.support.spark_session",
     "tests.support.tiers",
+    "tests.support.short_transactions",
 ]
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -82,7 +82,7 @@ class SlowFiles:
         self._let.release()
 
 
-def beside_writers(url: str, owners: Sequence[str], act: Callable[[], Any], slow: SlowFiles, at_once: int = 4) -> Waits:
+def beside_writers(url: str, owners: Sequence[str], act: Callable[[], Any], slow: SlowFiles, at_once: int = 1) -> Waits:
     """Let pipelines write, each once whenever the listing of another stands still, and return how they waited.
 
     Args:
@@ -90,7 +90,8 @@ def beside_writers(url: str, owners: Sequence[str], act: Callable[[], Any], slow
         owners: The pipelines' jobs.
         act: What lists, in a thread of its own.
         slow: The file system that it lists.
-        at_once: How many write at the same moment: more of them wait for each other.
+        at_once: How many write at the same moment. Several that do nothing else let one of them wait too: SQLite asks
+            again for a lock now and then, and has no queue.
 
     Raises:
         RetryError: One waited longer than `MOST_MILLISECONDS`.
