@@ -8,7 +8,7 @@ from typing import Any
 
 from rewind.control.json_schema import check
 from rewind.control.pipeline_schema import OVERRIDES
-from rewind.core import observing, times
+from rewind.core import comparing, observing, times
 from rewind.core.errors import RefusedError
 from rewind.core.plan import Request
 
@@ -52,6 +52,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     **MOVES,
     "on_difference": {"type": "string", "enum": [observing.TELL, observing.ROLL_BACK], "default": observing.TELL},
     "compare_every": {"type": "string", "pattern": rf"^$|{DURATION}", "default": ""},
+    "compare": {"type": "string", "enum": [comparing.ROWS, comparing.NONE], "default": comparing.ROWS},
     "dry_run": {"type": "boolean", "default": True},
     "apply_plan": {"type": "string", "pattern": "^([0-9a-f]{12})?$", "default": ""},
 }
@@ -133,6 +134,7 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         raise RefusedError("grace", "is shorter than observe", "The old job must outlive the watch over the new one")
     if values["consumer_groups"] and values["to"].strip():
         raise RefusedError("consumer_groups", "are given with a repair", "Leave them out: a repair moves no pointer")
+    comparing.check(values["compare"], values["reason"], values["on_difference"])
     return Request(
         pipeline=pipeline,
         start=values["from"].strip(),
@@ -150,4 +152,5 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         replay_from=values["replay_from"].strip(),
         on_difference=values["on_difference"],
         compare_every_seconds=_pause(values["compare_every"]),
+        compare=values["compare"],
     )

@@ -16,6 +16,8 @@ from rewind.core import lifecycle
 
 ENDED = (lifecycle.RETIRED, lifecycle.ABORTED, lifecycle.COLLECTED)
 """States of a job whose stream must not run."""
+DRIVEN = ("alive", "draining", "starting", "elsewhere")
+"""States of a driver that is there, or may be."""
 
 
 @dataclass(frozen=True)
