@@ -16,7 +16,8 @@ from sqlalchemy import Connection, func, insert, select, update
 from rewind.control import generations, progress, schema
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
-from rewind.core import times
+from rewind.control.verdicts import Verdict
+from rewind.core import lifecycle, times
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
@@ -24,6 +25,8 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 
 TOPIC = "rewind-control"
+UNCOMPARED = "not_compared"
+"""Field of an announcement and of its asset event: why the new job was compared with nothing; absent where it was."""
 
 _table = schema.announcements
 
@@ -41,7 +44,14 @@ class Announcer(Protocol):
         """Send one record and wait until it is stored."""
 
 
-def prepare(connection: Connection, pipeline: str, epoch: int, old_job: str | None, new_job: str) -> None:
+def prepare(
+    connection: Connection,
+    pipeline: str,
+    epoch: int,
+    old_job: str | None,
+    new_job: str,
+    verdict: Verdict | None = None,
+) -> None:
     """Store what is to be announced of a switch; harmless when it is stored already.
 
     Args:
@@ -50,6 +60,7 @@ def prepare(connection: Connection, pipeline: str, epoch: int, old_job: str | No
         epoch: The pointer's new epoch.
         old_job: The job that was live; None for a first generation.
         new_job: The job that is live now.
+        verdict: What the switch rests on; readers are told where it compared nothing.
     """
     if body(connection, pipeline, epoch) is not None:
         return
@@ -61,6 +72,8 @@ def prepare(connection: Connection, pipeline: str, epoch: int, old_job: str | No
         "announced_at": times.format_instant(now().replace(tzinfo=UTC)),
         "jobs": {job: _job(connection, generations.read(connection, job)) for job in (old_job, new_job) if job},
     }
+    if verdict is not None and verdict.verdict == lifecycle.UNCOMPARED:
+        made[UNCOMPARED] = verdict.reason
     connection.execute(insert(_table).values(pipeline=pipeline, epoch=epoch, body=made))
 
 

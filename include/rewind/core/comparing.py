@@ -21,7 +21,9 @@ def check(compare: str, reason: str, on_difference: str) -> None:
     if not reason.strip():
         raise RefusedError("reason", "is empty, and compare is none", "Say why nothing can be compared with live")
     if on_difference == ROLL_BACK:
-        raise RefusedError("on_difference", "is roll_back, and compare is none", "Leave it: no difference is looked for")
+        raise RefusedError(
+            "on_difference", "is roll_back, and compare is none", "Leave it: no difference is looked for"
+        )
 
 
 def told(reason: str) -> str:
