@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from airflow.sdk import Context
@@ -74,8 +75,10 @@ def unsupervised(ti: RuntimeTaskInstanceProtocol, **context: Any) -> list[dict[s
 def _is_paused(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> bool:
     try:
         return bool(ti.get_dag(dag_id).is_paused)
-    except AirflowRuntimeError:
-        # Airflow does not know it: its folder is gone or cannot be read, which is told elsewhere.
+    except AirflowRuntimeError as problem:
+        if (problem.error.detail or {}).get("status_code") != HTTPStatus.NOT_FOUND:
+            raise
+        # Its folder is gone or cannot be read, which is told elsewhere.
         return False
 
 

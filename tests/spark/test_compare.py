@@ -12,7 +12,7 @@ from rewind.core.pipeline import ExpectedChange
 from rewind.steps.findings import Found, judge
 from rewind.transforms import parsing
 from rewind.transforms.compare import Sides
-from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, page, row
+from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, compared, page, row
 
 C30 = [row(0, "", kind="dead"), row(1, ""), row(2, "[]"), row(3, "{broken")]
 C31 = [[(*row(0, None, kind="dead")[:6], text.encode("latin-1"), "not UTF-8", 0, 0)] for text in ("\xff", "\xfe")]
@@ -103,6 +103,14 @@ def test_differing_copies_fail_the_verdict() -> None:
     assert judge(Found({"rows": 1, "repeated_differently": 1}), 1) == ("fail", "1 repeated_differently")
 
 
+def test_dead_letters_alone_on_both_sides_are_no_pass(spark: SparkSession) -> None:
+    letters = [row(0, "x", kind="dead"), row(1, "y", kind="dead")]
+    told = "nothing was compared but 2 dead letters, which are the same on both sides"
+    assert judge(compared(spark, letters, letters), 2) == ("error", told)
+    with_a_row = [*letters, page(2)]
+    assert judge(compared(spark, with_a_row, with_a_row), 3) == ("pass", "")
+
+
 @pytest.mark.shows("verdict", c12="beyond the lower position is open")
 def test_c12_what_lies_beyond_the_lower_position_is_open_not_missing(spark: SparkSession) -> None:
     live, candidate = [page(o) for o in range(121)], [page(o) for o in range(101)]
@@ -175,7 +183,7 @@ def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: Spark
     ("counts", "expected_records", "verdict"),
     [
         ({"rows": 5}, 5, ("pass", "")),
-        ({"rows": 0}, 0, ("pass", "")),
+        ({"rows": 0}, 0, ("error", "nothing was compared: there is no record that both jobs have processed")),
         ({"rows": 0}, 5, ("error", "nothing was compared, though the plan expected 5 records")),
         ({"rows": 5, "missing": 1, "changed": 2}, 5, ("fail", "1 missing; 2 changed")),
         ({"rows": 5, "dead_letter_only_live": 1}, 5, ("fail", "1 dead_letter_only_live")),

@@ -17,7 +17,7 @@ from rewind.control import generations, progress, schema
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
-from rewind.core import lifecycle, times
+from rewind.core import comparing, lifecycle, times
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
@@ -25,8 +25,6 @@ from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 
 TOPIC = "rewind-control"
-UNCOMPARED = "not_compared"
-"""Field of an announcement and of its asset event: why the new job was compared with nothing; absent where it was."""
 
 _table = schema.announcements
 
@@ -73,7 +71,7 @@ def prepare(
         "jobs": {job: _job(connection, generations.read(connection, job)) for job in (old_job, new_job) if job},
     }
     if verdict is not None and verdict.verdict == lifecycle.UNCOMPARED:
-        made[UNCOMPARED] = verdict.reason
+        made[comparing.FIELD] = verdict.reason
     connection.execute(insert(_table).values(pipeline=pipeline, epoch=epoch, body=made))
 
 

@@ -8,6 +8,8 @@ from rewind.core.observing import ROLL_BACK
 ROWS, NONE = "rows", "none"
 NOTHING = "nothing was compared"
 """How every place says it that shows such a verdict."""
+FIELD = "not_compared"
+"""Field of an announcement and of its asset event: why the new job was compared with nothing; absent where it was."""
 
 
 def check(compare: str, reason: str, on_difference: str) -> None:
