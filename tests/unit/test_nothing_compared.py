@@ -10,9 +10,21 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from sqlalchemy import update
 
 from rewind.cli import render
-from rewind.control import announce, checked, evidence, generations, leases, requests, rewinds, streams, verdicts
+from rewind.control import (
+    announce,
+    checked,
+    evidence,
+    generations,
+    leases,
+    requests,
+    rewinds,
+    schema,
+    streams,
+    verdicts,
+)
 from rewind.control.database import now, transaction
 from rewind.control.snapshot import snapshot
 from rewind.control.verdicts import Verdict
@@ -175,6 +187,28 @@ AGAIN = "; run validate again once both have committed batches"
 )
 def test_states_that_were_not_there_are_an_error(found, before, becomes):
     assert state_comparison.gated(before, "", found, PIPELINE) == becomes
+
+
+def test_a_check_with_an_empty_horizon_is_an_error_that_says_what_to_do(opened, monkeypatch):
+    looks = []
+    monkeypatch.setattr(validate, "session", lambda *_: None)
+    monkeypatch.setattr(validate, "horizon_of", lambda *_: {0: OffsetRange(7, 7)})
+    monkeypatch.setattr(validate.nothing_compared, "awaited", lambda look: looks.append(look()) or looks[0])
+    monkeypatch.setattr(validate.taken_up, "go_on", lambda *_: None)
+    found = Found({"rows": 0, "equal": 0, "expected": 0, "changed": 0, "open": 4_225})
+    monkeypatch.setattr(validate.comparison, "compared", lambda *_: found)
+    with transaction(opened.registry_url) as connection:
+        rewinds.store_plan(connection, fakes.plan())
+        connection.execute(update(schema.rewinds).values(plan_id=fakes.plan().id))
+    told = validate._validate(opened, "rw-1", 1)
+    why = "nothing was compared: there is no record that both jobs have processed (4225 rows lie beyond)"
+    cure = (
+        f"{LIVE} has no driver (none): bring it back and run validate again, or rewind with compare: none and a reason"
+    )
+    assert looks == [{0: OffsetRange(7, 7)}]
+    assert (told["verdict"], told["reason"]) == ("error", f"{why}; {cure}")
+    with snapshot(opened.registry_url) as connection, pytest.raises(RefusedError, match="the verdict is an error"):
+        verdicts.check_approvable(verdicts.newest(connection, "rw-1"), "ada", "why not")
 
 
 # --- compare: none

@@ -158,7 +158,7 @@ def test_what_the_actions_say_and_ask(settings, in_state):
             "reason needed",
             (
                 "visits-g2 becomes live instead of visits-g1, which has no driver (dead): it does not stand by, and a "
-                "rollback would wait until it runs. Readers go to visits_out-g2."
+                "rollback is refused until it runs. Readers go to visits_out-g2."
             ),
         ),
         ("Reject", "reason", "The rewind is aborted and visits-g2 deleted. Live is untouched."),

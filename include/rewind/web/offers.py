@@ -81,11 +81,11 @@ def _switch(pipeline: PipelineView, rewind: RewindView) -> str:
 
 
 def _standby(pipeline: PipelineView, rewind: RewindView) -> str:
-    """Return what the job that is replaced does then: without a driver it answers nothing, and a rollback waits."""
+    """Return what the job that is replaced does then: without a driver it answers nothing."""
     old = next((job for job in pipeline.jobs if job.job_id == rewind.live_job_id), None)
     if old is None or old.driver.state in DRIVEN:
         return f"stands by for {rewind.plan.request.grace_seconds} s"
-    return f"has no driver ({old.driver.state}): it does not stand by, and a rollback would wait until it runs"
+    return f"has no driver ({old.driver.state}): it does not stand by, and a rollback is refused until it runs"
 
 
 def _pace(rewind: RewindView) -> tuple[Offer, ...]:
