@@ -120,8 +120,10 @@ class NightSubmit(RewindSubmit):
             self._end(found)
 
     def _found(self, context: Context) -> Replayed | None:
+        # A zone is read from its file.
+        night = self._night(context)
         with transaction(run.settings().registry_url) as connection:
-            return nights.find(connection, self._night(context))
+            return nights.find(connection, night)
 
     def _end(self, found: Replayed) -> None:
         told = f"{found.pipeline} {found.label} ({found.sample.told()}): {found.state}"

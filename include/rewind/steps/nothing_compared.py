@@ -35,7 +35,9 @@ def awaited(
 def cure(settings: Settings, live: Generation) -> str:
     """Return what to do about a check that compared nothing, by how live's driver is."""
     with transaction(settings.registry_url) as connection:
-        driver = Drivers(connection, [live.job_id], now()).of(live.job_id, live.state)
+        drivers = Drivers(connection, [live.job_id], now())
+    # Its processes are looked for outside of the transaction.
+    driver = drivers.of(live.job_id, live.state)
     if driver.state in DRIVEN:
         return "run validate again once both have answered records, or rewind with compare: none and a reason"
     told = f"{live.job_id} has no driver ({driver.state}): bring it back and run validate again"

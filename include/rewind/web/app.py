@@ -10,10 +10,12 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy import Connection
 
 from rewind.control import evidence, generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.settings import Settings
 from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
 from rewind.web.actions import LONGEST_REASON, Act, act
 from rewind.web.airflow_port import AirflowPort
@@ -99,15 +101,13 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
     @app.get("/api/history")
     def of_the_past(request: Request) -> Response:
         found = state.look()
-        with snapshot(state.settings().registry_url) as connection:
-            return _json(request, history.history(state.settings(), connection, found))
+        return _json(request, history.history(state.settings(), found))
 
     @app.get("/api/rewinds/{rewind_id}")
     def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
         settings = state.settings()
-        with snapshot(settings.registry_url) as connection:
-            found = state.look(rewinds.read(connection, rewind_id).pipeline)
-            body = rewind_page.rewind_page(settings, connection, found, rewind_id)
+        found = state.look(_pipeline(settings, rewinds.read, rewind_id))
+        body = rewind_page.rewind_page(settings, found, rewind_id)
         for offer in body["offers"]:
             offer["allowed"] = access.may_run(person, offers.dag_of(offer["name"], body["pipeline"]))
         return _json(request, body)
@@ -115,15 +115,12 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
     @app.get("/api/generations/{job_id}")
     def of_a_generation(request: Request, job_id: str) -> Response:
         settings = state.settings()
-        with snapshot(settings.registry_url) as connection:
-            found = state.look(generations.read(connection, job_id).pipeline)
-            return _json(request, generation_page.generation_page(settings, connection, found, job_id))
+        found = state.look(_pipeline(settings, generations.read, job_id))
+        return _json(request, generation_page.generation_page(settings, found, job_id))
 
     @app.get("/api/compare/{one}/{other}")
     def of_two(request: Request, one: str, other: str) -> Response:
-        settings = state.settings()
-        with snapshot(settings.registry_url) as connection:
-            return _json(request, compare_page.compare_page(settings, connection, state, (one, other)))
+        return _json(request, compare_page.compare_page(state.settings(), state, (one, other)))
 
     @app.get("/api/run")
     def of_a_run(request: Request, dag_id: str, run_id: str) -> Response:
@@ -172,9 +169,14 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
 def _seen(state: State, rewind_id: str) -> Any:
     # What is on offer is decided by the registry as it is now, not by what a browser was shown.
     state.forget()
-    with snapshot(state.settings().registry_url) as connection:
-        found = state.look(rewinds.read(connection, rewind_id).pipeline)
-        return rewind_page.seen(connection, found, rewind_id)
+    settings = state.settings()
+    return rewind_page.seen(settings, state.look(_pipeline(settings, rewinds.read, rewind_id)), rewind_id)
+
+
+def _pipeline(settings: Settings, read: Callable[[Connection, str], Any], name: str) -> str:
+    """Return whose a rewind or a generation is."""
+    with snapshot(settings.registry_url) as connection:
+        return str(read(connection, name).pipeline)
 
 
 def _json(request: Request, body: Mapping[str, Any]) -> Response:
