@@ -14,7 +14,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from rewind.control import generations, nights, supervise
+from rewind.control import generations, nights, requests, supervise
 from rewind.control.database import transaction
 from rewind.control.nights import Replayed
 from rewind.core import nights as rules
@@ -145,13 +145,14 @@ class NightSubmit(RewindSubmit):
 
     def _night(self, context: Context) -> Night:
         assert self.pipeline is not None
+        params = run.asked(context, requests.NIGHTLY)
         start, end = context.get("data_interval_start"), context.get("data_interval_end")
         if start is None or end is None:
             # A run that somebody asked for without a date: the newest night that is over when it was asked for.
             asked = context["dag_run"].run_after
             interval = timetable().infer_manual_data_interval(run_after=pendulum.instance(asked))
             start, end = interval.start, interval.end
-        params, start, end = context["params"], plain(start), plain(end)
+        start, end = plain(start), plain(end)
         sample = rules.sample_of({"partitions": params["partitions"] or [], "share": params["share"]})
         return Night(self.pipeline, start, end, rules.label_of(start, zone()), sample)
 

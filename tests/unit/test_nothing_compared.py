@@ -218,9 +218,12 @@ def test_nothing_is_compared_only_for_a_reason():
     asked = {"compare": "none", "reason": WHY}
     assert requests.parse("visits", asked) == Request("visits", reason=WHY, compare="none")
     assert requests.parse("visits", {}).compare == "rows"
+    with pytest.raises(RefusedError, match="reason: is empty, and compare is none"):
+        requests.parse("visits", {"compare": "none"})
     for reason in ("", "  \n"):
-        with pytest.raises(RefusedError, match="reason: is empty, and compare is none"):
+        with pytest.raises(RefusedError) as refused:
             requests.parse("visits", {**asked, "reason": reason})
+        assert refused.value.field == "reason"
     with pytest.raises(RefusedError, match="on_difference: is roll_back, and compare is none"):
         requests.parse("visits", {**asked, "on_difference": "roll_back"})
     assert requests.parse("visits", {"on_difference": "roll_back"}).on_difference == "roll_back"

@@ -9,7 +9,6 @@ from importlib import resources
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
-from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from rewind.control import evidence, generations, requests, rewinds
@@ -17,7 +16,7 @@ from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
 from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
-from rewind.web.actions import LONGEST_REASON, Act, act
+from rewind.web.actions import FORMS, Act, act
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.state import State
 from rewind.web.wire import Kept, encoded
@@ -52,13 +51,6 @@ class Access:
 
     reader: Callable[..., Any]
     may_run: Callable[[Any, str], bool]
-
-
-class Asked(BaseModel):
-    """Body of an action."""
-
-    reason: str = Field("", max_length=LONGEST_REASON)
-    rate: int | None = Field(None, ge=1)
 
 
 def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
@@ -148,7 +140,9 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
     asks = Depends(access.reader)
 
     @app.post("/api/rewinds/{rewind_id}/actions/{action}")
-    async def action_on(request: Request, rewind_id: str, action: str, asked: Asked, person: Any = asks) -> Response:
+    async def action_on(
+        request: Request, rewind_id: str, action: str, asked: dict[str, Any], person: Any = asks
+    ) -> Response:
         if action not in offers.DAGS:
             raise RefusedError("action", f"{action!r} is unknown", f"Actions are {', '.join(offers.DAGS)}")
         settings = state.settings()
@@ -156,7 +150,11 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
         dag_id = offers.dag_of(action, pipeline.name)
         if not await asyncio.to_thread(access.may_run, person, dag_id):
             raise HTTPException(403, f"running {dag_id} is not allowed to you")
-        wanted = Act(request, settings, airflow, pipeline, rewind, asked.reason, asked.rate)
+        try:
+            given = requests.checked(asked, FORMS[action], action)
+        except RefusedError as refused:
+            raise HTTPException(422, str(refused)) from refused
+        wanted = Act(request, settings, airflow, pipeline, rewind, given.get("reason") or "", given.get("rate"))
         try:
             done = await act(action, wanted)
         except RefusedError as refused:
