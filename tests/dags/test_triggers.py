@@ -118,6 +118,12 @@ def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation, 
 
 
 @pytest.fixture
+def watch(context):
+    """Look once, as `watch_streams` does each minute, at what Airflow has."""
+    return lambda runs: supervision.unsupervised(**{**context, "ti": runs})
+
+
+@pytest.fixture
 def two_streams(installation, monkeypatch):
     """Streams of two pipelines that should run, one of them with a standby; return what was told and what is kept."""
     told = []
@@ -139,37 +145,37 @@ PAUSED = (
 )
 
 
-def test_a_paused_dag_is_told_once_and_kept_until_it_is_switched_on(two_streams):
+def test_a_paused_dag_is_told_once_and_kept_until_it_is_switched_on(two_streams, watch):
     told, kept = two_streams
     # Its run is said to run, and no task of it is ever scheduled.
     there = {("stream_visits", "visits-g1.1"): "running"}
     carts = {"trigger_dag_id": "stream_carts", "trigger_run_id": "carts-g1.1", "conf": {"owner": "carts-g1"}}
     for _ in range(2):
-        assert supervision.unsupervised(FakeRuns(there, {"stream_visits"})) == [carts]
+        assert watch(FakeRuns(there, {"stream_visits"})) == [carts]
         assert told == [("paused", PAUSED)]
         assert kept() == {"carts-g1": None, "visits-g1": "stream_visits", "visits-g2": "stream_visits"}
-    assert [run["trigger_run_id"] for run in supervision.unsupervised(FakeRuns(there))] == ["carts-g1.1", "visits-g2.1"]
+    assert [run["trigger_run_id"] for run in watch(FakeRuns(there))] == ["carts-g1.1", "visits-g2.1"]
     assert kept() == {"carts-g1": None, "visits-g1": None, "visits-g2": None}
-    supervision.unsupervised(FakeRuns(there, {"stream_visits"}))
+    watch(FakeRuns(there, {"stream_visits"}))
     assert told == [("paused", PAUSED)] * 2, "it was paused anew"
 
 
-def test_a_stream_that_comes_to_a_paused_dag_is_kept_and_not_told_again(two_streams, installation):
+def test_a_stream_that_comes_to_a_paused_dag_is_kept_and_not_told_again(two_streams, watch, installation):
     told, kept = two_streams
-    supervision.unsupervised(FakeRuns((), {"stream_visits"}))
+    watch(FakeRuns((), {"stream_visits"}))
     with transaction(installation.registry_url) as connection:
         streams.wish(connection, "visits-g3", streams.GENERATION, streams.RUN)
-    supervision.unsupervised(FakeRuns((), {"stream_visits"}))
+    watch(FakeRuns((), {"stream_visits"}))
     assert (len(told), kept()["visits-g3"]) == (1, "stream_visits")
 
 
-def test_a_dag_that_is_gone_is_not_paused_and_an_airflow_that_is_away_says_nothing(two_streams):
+def test_a_dag_that_is_gone_is_not_paused_and_an_airflow_that_is_away_says_nothing(two_streams, watch):
     told, kept = two_streams
-    supervision.unsupervised(FakeRuns((), {"stream_visits"}))
+    watch(FakeRuns((), {"stream_visits"}))
     with pytest.raises(AirflowRuntimeError):
-        supervision.unsupervised(FakeRuns((), (), {"stream_visits": 503}))
+        watch(FakeRuns((), (), {"stream_visits": 503}))
     assert kept()["visits-g1"] == "stream_visits"
-    supervision.unsupervised(FakeRuns((), (), {"stream_visits": 404}))
+    watch(FakeRuns((), (), {"stream_visits": 404}))
     assert (kept()["visits-g1"], len(told)) == (None, 1)
 
 

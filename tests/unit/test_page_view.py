@@ -185,8 +185,7 @@ def test_what_compared_nothing_says_so_wherever_its_verdict_stands(settings, in_
     assert (body["verdict"]["verdict"], body["verdict"]["counts"]) == ("none", {"rows": 0})
     (approve, *_) = body["offers"]
     assert (approve["asks"], approve["consequence"][:21]) == ("reason needed", "Nothing was compared.")
-    with snapshot(settings.registry_url) as connection:
-        (line,) = history.history(settings, connection, found)["rewinds"]
+    (line,) = history.history(settings, found)["rewinds"]
     assert (line["verdict"], line["told"]) == ("none", "nothing was compared")
 
 
