@@ -177,6 +177,7 @@ streams = Table(
     Column("quarantined_at", DateTime),
     Column("launched", JSON(none_as_null=True)),
     Column("launched_at", DateTime),
+    Column("paused_dag", String(249)),
 )
 
 leases = Table(
