@@ -276,6 +276,32 @@ mirror_proofs = Table(
     Column("at", DateTime, nullable=False),
 )
 
+table_sights = Table(
+    "table_sights",
+    metadata,
+    Column("name", String(300), primary_key=True),
+    Column("table_id", String(64), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("mark", String(64), nullable=False),
+    Column("delta_id", String(64), nullable=False),
+    Column("columns", JSON, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+table_changes = Table(
+    "table_changes",
+    metadata,
+    Column("name", String(300), primary_key=True),
+    Column("table_id", String(64), primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("restored", BigInteger),
+    Column("rows", BigInteger),
+)
+
 nights = Table(
     "nights",
     metadata,

@@ -132,6 +132,14 @@ def paused(dag_id: str) -> str:
     return f"the DAG {dag_id} is paused, so nobody starts the driver when it ends: {cure}"
 
 
+def set_aside(connection: Connection, owner: str, how: str) -> Stream:
+    """Record that a driver ended on what no further start can heal: a person has to look first."""
+    found = needed(connection, owner)
+    values = {"failures": found.failures + 1, "last_failure": how, "quarantined_at": now(), "launched": None}
+    connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+    return needed(connection, owner)
+
+
 def forgive(connection: Connection, owner: str) -> None:
     """Forget the failures of a stream that has been healthy for an hour."""
     connection.execute(update(_table).where(_table.c.owner == owner).values(failures=0, next_start_at=None))
