@@ -260,7 +260,9 @@ def test_a_driver_that_ended_is_counted_with_its_last_words_and_comes_back_after
     assert supervise.look(settings, OWNER).state == supervise.WAITING
     found = stream(settings)
     assert (found.failures, found.launched) == (1, None)
-    assert "driver.1.out: no such table: visits" in found.last_failure
+    assert found.cause == "no such table: visits"
+    output = settings.home / "logs" / "streams" / OWNER / "driver.1.out"
+    assert found.last_failure == f"no such table: visits\n{output}\nno such table: visits"
     assert [supervise.look(settings, OWNER).state for _ in range(2)] == [supervise.WAITING] * 2
 
     forward(settings)
@@ -290,7 +292,20 @@ def test_the_last_words_are_an_error_from_its_first_line_on(settings, driver):
     supervise.look(settings, OWNER)
     wait_dead(pid(settings))
     supervise.look(settings, OWNER)
-    assert "driver.1.out: 12:00 ERROR [g1] torn | plan | plan" in stream(settings).last_failure
+    found = stream(settings)
+    assert found.cause == "torn"
+    assert found.last_failure.split("\n")[2:5] == ["12:00 ERROR [g1] torn", "plan", "plan"]
+
+
+def test_the_cause_at_the_end_of_a_long_traceback_is_kept(settings, driver):
+    frames = "'  File \"x.py\", line 1, in f\\n' * 900"
+    driver.source = f"print('12 ERROR [g1] Traceback (most recent call last):\\n' + {frames} + 'KeyError: 7')"
+    supervise.look(settings, OWNER)
+    wait_dead(pid(settings))
+    seen = supervise.look(settings, OWNER)
+    assert seen.message.endswith("after 1 failures; KeyError: 7")
+    found = stream(settings)
+    assert (found.cause, found.last_failure.endswith("line 1, in f\nKeyError: 7")) == ("KeyError: 7", True)
 
 
 def test_a_world_that_is_away_quarantines_nothing_however_long_it_is(settings, driver):

@@ -40,6 +40,8 @@ COLOURS = {
     "candidate": "cyan",
     "active": "cyan",
     "starting": "cyan",
+    "backfilling": "cyan",
+    "merging": "cyan",
     "waiting": "yellow",
     "standby": "yellow",
     "draining": "yellow",
@@ -52,6 +54,9 @@ COLOURS = {
     "damaged": "red",
     "aborted": "magenta",
 }
+
+FAILING = ("dead", "quarantined", "waiting")
+"""States of a driver in which its last failure says why."""
 
 
 def page(found: Status) -> RenderableType:
@@ -103,6 +108,7 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
         table.add_row(job.job_id, coloured(job.state), _driver(job.driver), *cells)
         if job.note:
             table.add_row("", Text(job.note, style="yellow"))
+        _add_cause(table, job.driver)
     return table
 
 
@@ -116,6 +122,7 @@ def mirrors_table(mirrors: Iterable[Mirror]) -> Table:
         table.add_row(m.topic, _driver(m.driver), *numbers, proof(m.proof))
         for line in m.proof.told[1:] if m.proof else ():
             table.add_row("", Text(line, style="red"))
+        _add_cause(table, m.driver)
     return table
 
 
@@ -200,8 +207,15 @@ def coloured(word: str) -> Text:
     return Text(word, style=COLOURS.get(word, ""))
 
 
+def _add_cause(table: Table, driver: Driver) -> None:
+    if driver.cause and driver.state in FAILING:
+        table.add_row("", Text(driver.cause, style="red"))
+
+
 def _driver(driver: Driver) -> Text:
     text = coloured(driver.state)
+    if driver.step:
+        text.append(f", step {driver.step}")
     if driver.pid is not None:
         text.append(f" pid {driver.pid}")
     if driver.failures:

@@ -15,7 +15,7 @@ from rewind.control.status_backfill import Backfill, backfill_of
 from rewind.control.status_jobs import Job
 from rewind.control.status_steps import DONE, FAILED, RUNNING, StepView, steps_of
 from rewind.control.verdicts import Approval, Verdict
-from rewind.core import lifecycle
+from rewind.core import causes, lifecycle
 from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
 
@@ -151,7 +151,7 @@ def _for_a_mend(view: RewindView, _job: Job | None, _now: datetime) -> str:
     if failed is None:
         return ""
     evidence = failed.evidence if isinstance(failed.evidence, dict) else {}
-    why = next((f": {evidence[name]}" for name in WHY if evidence.get(name)), "")
+    why = next((f": {causes.headline(str(evidence[name]))}" for name in WHY if evidence.get(name)), "")
     cure = "clear it in Airflow" if failed.name in FORWARD_ONLY else f"abort_{view.plan.request.pipeline} takes it back"
     return f"{failed.name} failed (attempt {failed.attempt}){why}; {cure}"
 
@@ -177,7 +177,7 @@ def _for_the_driver(view: RewindView, job: Job | None, _now: datetime) -> str:
         return ""
     if job.driver.state in ("alive", "starting"):
         return f"{job.job_id} is {'an unknown number' if job.lag is None else job.lag} of offsets behind Kafka"
-    return f"the driver of {job.job_id} is {job.driver.state}: {job.driver.last_failure or 'it has not started'}"
+    return f"the driver of {job.job_id} is {job.driver.state}: {job.driver.cause or 'it has not started'}"
 
 
 def _for_the_observation(view: RewindView, _job: Job | None, now: datetime) -> str:

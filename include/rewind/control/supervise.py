@@ -17,12 +17,14 @@ from rewind.control.bundle import Bundle
 from rewind.control.database import now, transaction
 from rewind.control.leases import Process
 from rewind.control.streams import Stream
-from rewind.core import names
+from rewind.core import causes, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import RetryError
 from rewind.core.settings import Settings
 
 HEALTHY = timedelta(hours=1)
+OUTPUT_BYTES = 1_000_000
+"""How much of a driver's output is searched for the cause of its end."""
 
 RUNNING, STARTING, WAITING, DRAINING, DRAINED, QUARANTINED = (
     "running",
@@ -81,7 +83,7 @@ def look(settings: Settings, owner: str) -> Sighting:
         if _launched_lives(stream):
             return Sighting(STARTING, f"{owner}: driver {stream.launched} is starting")
         if stream.launched is not None and stream.wish == streams.RUN:
-            stream = _ended(connection, owner, _last_words(settings, owner))
+            stream = _ended(connection, owner, *_output(settings, owner))
         streams.set_launched(connection, owner, None)
         blocked = _blocked(stream)
         if blocked is not None:
@@ -93,7 +95,7 @@ def look(settings: Settings, owner: str) -> Sighting:
         process = launch(settings, owner, stream.kind, number)
     except Exception as error:
         with transaction(settings.registry_url) as connection:
-            streams.count_failure(connection, owner, f"{type(error).__name__}: {error}")
+            streams.count_failure(connection, owner, causes.of_error(error))
         raise
     return Sighting(STARTING, f"{owner}: started driver {number}, pid {process.pid}")
 
@@ -217,10 +219,10 @@ def _attached(connection: Connection, stream: Stream, who: str) -> Sighting:
     return Sighting(state, f"{stream.owner}: {state}, {who}")
 
 
-def _ended(connection: Connection, owner: str, words: str) -> Stream:
+def _ended(connection: Connection, owner: str, output: str, text: str) -> Stream:
     # As `steps.main.run` writes it. An hour without broker would else quarantine every stream.
-    away = f" {RetryError.__name__}: " in words
-    return (streams.count_absence if away else streams.count_failure)(connection, owner, words)
+    away = causes.cause(text).startswith(f"{RetryError.__name__}: ")
+    return (streams.count_absence if away else streams.count_failure)(connection, owner, causes.told(text, output))
 
 
 def _this_process() -> Process:
@@ -242,21 +244,20 @@ def _blocked(stream: Stream) -> Sighting | None:
     if stream.quarantined_at is not None:
         cure = "mend the cause, then wish it to run again (`python -m rewind run`)"
         return Sighting(
-            QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.last_failure}"
+            QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.cause}"
         )
     if stream.next_start_at is not None and timedelta(0) < stream.next_start_at - now() <= streams.LONGEST_PAUSE:
         # A longer pause was never set: the clock was set back since, and the stream would stand still as long.
-        told = f"next start at {stream.next_start_at}Z after {stream.failures} failures; {stream.last_failure}"
+        told = f"next start at {stream.next_start_at}Z after {stream.failures} failures; {stream.cause}"
         return Sighting(WAITING, f"{stream.owner}: {told}")
     return None
 
 
-def _last_words(settings: Settings, owner: str) -> str:
+def _output(settings: Settings, owner: str) -> tuple[str, str]:
+    """Return the name of what the last driver wrote, and its end."""
     outputs = sorted(log_folder(settings, owner).glob("driver.*.out"), key=lambda p: p.stat().st_mtime)
     if not outputs:
-        return "it left no output"
-    lines = [line for line in outputs[-1].read_text(errors="replace").splitlines() if line.strip()]
-    # An error of Spark goes on with its plan for many lines: what it says stands in the first.
-    errors = [n for n, line in enumerate(lines) if " ERROR [" in line]
-    words = lines[errors[-1] :] if errors else lines[-8:]
-    return f"{outputs[-1]}: " + " | ".join(words)[:2_000]
+        return "", ""
+    with outputs[-1].open("rb") as file:
+        file.seek(max(0, outputs[-1].stat().st_size - OUTPUT_BYTES))
+        return str(outputs[-1]), file.read().decode(errors="replace")

@@ -52,7 +52,7 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
         return NOTHING_LIVE
     if live.driver.state not in ("alive", "starting", "elsewhere"):
         return (
-            f"the driver of {live.job_id} is {live.driver.state}: {live.driver.last_failure or 'no failure is known'}"
+            f"the driver of {live.job_id} is {live.driver.state}: {live.driver.cause or 'no failure is known'}"
         )
     if active is None:
         told = [f"{live.job_id} is live", live.watermark.told() if live.watermark else "", _drift(view)]
