@@ -119,8 +119,8 @@ def test_a_broken_pipeline_takes_away_only_its_own_dags_and_is_named(parses):
         "prove_mirrors",
     }
     assert list(broken["errors"]) == ["checks.py"]
-    assert "pipelines/torn: torn: pipeline.yaml is no YAML" in broken["errors"]["checks.py"]
-    assert "pipelines/typo: pipeline.yaml.source: Additional properties" in broken["errors"]["checks.py"]
+    assert "pipelines/torn: torn/pipeline.yaml:1:17: is no YAML" in broken["errors"]["checks.py"]
+    assert "pipelines/typo: typo/pipeline.yaml:1: source: Additional properties" in broken["errors"]["checks.py"]
 
 
 def test_no_pipeline_at_all_is_no_error(parses):
