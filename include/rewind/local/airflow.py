@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
@@ -21,7 +21,7 @@ from rewind.control import jvm
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.settings import Settings
 from rewind.local import airflow_config, ports, process_table, processes, readiness, watched
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.local.airflow_api import AT_ONCE, AirflowApi, AirflowApiError
 from rewind.local.processes import Command, Process
 from rewind.local.progress import Look, Progress
 from rewind.local.readiness import WAITS
@@ -88,9 +88,9 @@ class Airflow:
         """Password of the user `admin`."""
         return airflow_config.passwords(self.home)["admin"]
 
-    def api(self) -> AirflowApi:
-        """Return a client of its REST API for the user `admin`."""
-        return AirflowApi(self.url, "admin", self.password)
+    def api(self, pauses: Sequence[float] = AT_ONCE) -> AirflowApi:
+        """Return a client of its REST API for the user `admin`, which tries again after each of some pauses."""
+        return AirflowApi(self.url, "admin", self.password, pauses)
 
     def environment(self) -> dict[str, str]:
         """Return the environment of its processes, and so of every task."""

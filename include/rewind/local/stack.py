@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from rewind.control import database, installation, supervise
 from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
 from rewind.local.airflow import Airflow
-from rewind.local.airflow_api import AirflowApi
+from rewind.local.airflow_api import AT_ONCE, AirflowApi
 from rewind.local.airflow_config import DATABASE_FIELD, check_database, write_private
 from rewind.local.processes import Process
 from rewind.local.voice import SILENT, Voice
@@ -60,9 +60,9 @@ class Stack:
         """Password of `user`."""
         return self.airflow.password
 
-    def api(self) -> AirflowApi:
-        """Return a client of Airflow's REST API as `user`."""
-        return self.airflow.api()
+    def api(self, pauses: Sequence[float] = AT_ONCE) -> AirflowApi:
+        """Return a client of Airflow's REST API as `user`, which tries again after each of some pauses."""
+        return self.airflow.api(pauses)
 
 
 @dataclass(frozen=True)
