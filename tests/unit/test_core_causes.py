@@ -158,7 +158,7 @@ pyspark.errors.exceptions.captured.PythonException:
 """
 
 CAUSES = {
-    "python": (PYTHON, 'KeyError: \'eur\' (logic.py line 31: return rates["eur"])'),
+    "python": (PYTHON, "KeyError: 'eur' (logic.py line 31: return rates[\"eur\"])"),
     "not in the logic": (NOT_OURS, "ModuleNotFoundError: No module named 'rewind.steps.stream'"),
     "syntax": (
         SYNTAX,
@@ -166,7 +166,7 @@ CAUSES = {
     ),
     "raised from": (
         DIRECTLY,
-        'ValueError: invalid literal for int() with base 10: \'ten\' (logic.py line 7: limit = int("ten"))',
+        "ValueError: invalid literal for int() with base 10: 'ten' (logic.py line 7: limit = int(\"ten\"))",
     ),
     "raised meanwhile": (
         MEANWHILE,
@@ -174,20 +174,26 @@ CAUSES = {
     ),
     "analysis": (
         ANALYSIS,
-        "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name "
-        "`pgae` cannot be resolved. Did you mean one of the following? [`page`, `_src`]. (logic.py line 5: return "
-        'visits.select(F.col("pgae").alias("visited_page"), F.col("_src")))',
+        (
+            "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with "
+            "name `pgae` cannot be resolved. Did you mean one of the following? [`page`, `_src`]. (logic.py line 5: return "
+            'visits.select(F.col("pgae").alias("visited_page"), F.col("_src")))'
+        ),
     ),
     "stream": (
         STREAM,
-        "SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'n/a' of the type \"STRING\" cannot be cast to "
-        '"INT" because it is malformed. Use `try_cast` to tolerate malformed input and return NULL instead. '
-        "(logic.py line 14)",
+        (
+            "SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'n/a' of the type \"STRING\" cannot be cast to "
+            '"INT" because it is malformed. Use `try_cast` to tolerate malformed input and return NULL instead. '
+            "(logic.py line 14)"
+        ),
     ),
     "batch": (
         BATCH,
-        "ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and "
-        "return NULL instead. (logic.py line 22)",
+        (
+            "ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and "
+            "return NULL instead. (logic.py line 22)"
+        ),
     ),
     "py4j": (PY4J, "SaslAuthenticationException: Authentication failed: Invalid credentials"),
     "py4j without another cause": (PY4J_ALONE, "IllegalStateException: no such store"),
@@ -248,7 +254,6 @@ def test_what_an_older_release_kept_is_cut_too():
 
 def test_an_error_of_ours_says_its_cause_and_any_other_is_traced():
     assert causes.of_error(IntegrityError("bundle: changed")) == "IntegrityError: bundle: changed"
-    try:
+    with pytest.raises(ValueError, match="ten") as raised:
         int("ten")
-    except ValueError as error:
-        assert causes.of_error(error) == "ValueError: invalid literal for int() with base 10: 'ten'"
+    assert causes.of_error(raised.value) == "ValueError: invalid literal for int() with base 10: 'ten'"

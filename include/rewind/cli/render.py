@@ -82,6 +82,7 @@ def _pipeline(view: PipelineView) -> list[RenderableType]:
         parts.append(Text(f"  broken: {view.problem}", style="red"))
     if view.jobs:
         parts.append(jobs_table(view.jobs))
+    parts += [Text.assemble("  rewind ", (one.id, "bold"), f" {one.told()}") for one in view.planning]
     for rewind in view.rewinds:
         parts += rewind_parts(rewind)
     if (last := last_answer(view.nights)) is not None:

@@ -111,7 +111,7 @@ def _below(node: Node) -> Iterator[tuple[str, tuple[int, Node]]]:
 
 def _unreadable_values(text: str) -> Iterator[int]:
     """Give the lines of values that look like what they are not, such as a day that does not exist."""
-    waiting = [yaml.compose(text, yaml.SafeLoader)]
+    waiting = list(filter(None, [yaml.compose(text, yaml.SafeLoader)]))
     while waiting:
         node = waiting.pop()
         waiting += [value for _, (_, value) in _below(node)]

@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import pipelines, schema
+from rewind.control import pipelines, plannings, schema
 from rewind.control.database import now as registry_now
 from rewind.control.pipelines import Broken
+from rewind.control.plannings import Planning
 from rewind.control.snapshot import snapshot
 from rewind.control.status_garbage import Garbage, Leftovers
 from rewind.control.status_jobs import Ends, Job, jobs_by_pipeline
@@ -58,6 +59,7 @@ class PipelineView:
         deletions: What has been deleted of it, oldest first.
         garbage: What is still to be deleted, and when.
         nights: Its newest nightly replays, oldest first.
+        planning: Its rewinds that have no plan yet, oldest first.
     """
 
     name: str
@@ -71,6 +73,7 @@ class PipelineView:
     deletions: tuple[Deleted, ...] = ()
     garbage: tuple[Garbage, ...] = ()
     nights: tuple[NightView, ...] = ()
+    planning: tuple[Planning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,7 @@ def _deployed(
     rewinds = rewinds_by_pipeline(connection, jobs, wanted.recent, now, wanted.pipeline)
     leftovers, gone = Leftovers(connection, now), _deletions(connection, wanted)
     nights = nights_by_pipeline(connection, wanted.pipeline)
+    planning = plannings.being_made(connection, wanted.pipeline)
     pointers = {row.pipeline: row for row in connection.execute(select(schema.pointers))}
     found = []
     for name in _deployed_names(connection, wanted.pipeline):
@@ -198,6 +202,7 @@ def _deployed(
             deletions=tuple(gone.get(name, ())),
             garbage=leftovers.of(mine),
             nights=nights.get(name, ()),
+            planning=tuple(one for one in planning if one.pipeline == name),
         )
         found.append(view)
     return found

@@ -30,7 +30,9 @@ _WRAPPERS = (
 """What stands before the exception that matters."""
 _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z][\w$]*(?::|$))")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+;?\s*$")
-_FRAME = re.compile(r'File "(?:[^"\n]*/)?pipelines/[^/"\n]+/([^/"\n]+)", line (\d+)[^\n]*(?:\n    +(?![\s~^]*\n)(\S[^\n]*))?')
+_FRAME = re.compile(
+    r'File "(?:[^"\n]*/)?pipelines/[^/"\n]+/([^/"\n]+)", line (\d+)[^\n]*(?:\n    +(?![\s~^]*\n)(\S[^\n]*))?'
+)
 _CALL_SITE = re.compile(r"^(?:\S*/)?pipelines/[^/\s]+/([^/\s:]+\.py):(\d+)$", re.MULTILINE)
 _JAVA_FRAME = re.compile(r"^\s+(at |\.\.\. )")
 
