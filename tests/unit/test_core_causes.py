@@ -176,8 +176,8 @@ CAUSES = {
         ANALYSIS,
         (
             "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with "
-            "name `pgae` cannot be resolved. Did you mean one of the following? [`page`, `_src`]. (logic.py line 5: return "
-            'visits.select(F.col("pgae").alias("visited_page"), F.col("_src")))'
+            "name `pgae` cannot be resolved. Did you mean one of the following? [`page`, `_src`]. (logic.py line 5: "
+            'return visits.select(F.col("pgae").alias("visited_page"), F.col("_src")))'
         ),
     ),
     "stream": (

@@ -51,6 +51,8 @@ OF_DAGS = (
     "REWIND_SPARK_HISTORY",
 )
 """What may be chosen beside the settings, and is read in DAG files alone."""
+OF_TASKS = ("AIRFLOW__METRICS__OTEL_ON", "REWIND_MIRROR_RETAIN_HOURS", "SPARK_CONF_DIR")
+"""What may be chosen too, and is read by Airflow itself, by tasks and by drivers."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Airflow:
         dags: Folder of the DAG files.
         plugins: Folder of the plugins.
         database: URL of its database on PostgreSQL; empty for SQLite in its home.
-        of_dags: What was chosen of `OF_DAGS`.
+        of_dags: What was chosen of `OF_DAGS` and `OF_TASKS`.
     """
 
     settings: Settings

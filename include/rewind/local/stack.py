@@ -91,8 +91,8 @@ def up(
         home: Folder of everything local.
         dags: Folder of the DAG files.
         plugins: Folder of Airflow's plugins.
-        environment: Where ports, Airflow's database, all `REWIND_*` settings but home and broker, and `airflow.OF_DAGS`
-            are chosen.
+        environment: Where ports, Airflow's database, all `REWIND_*` settings but home and broker, `airflow.OF_DAGS` and
+            `airflow.OF_TASKS` are chosen.
         voice: Says what is waited for.
 
     Raises:
@@ -167,8 +167,13 @@ def _with_broker(
     kafka = broker.start(home, kafka_port, jars=jars(home, chosen), waits=waits)
     settings = _settings(home, kafka, {**kept.get("environment", {}), **chosen})
     dags, plugins = dags or _folder("dags", kept), plugins or _folder("plugins", kept)
-    of_dags = {name: value for name in airflow.OF_DAGS if (value := chosen.get(name))}
-    return Stack(Airflow(settings, port, dags, plugins, url, {**kept.get("of_dags", {}), **of_dags}), kafka)
+    return Stack(Airflow(settings, port, dags, plugins, url, _passed_on(kept, chosen)), kafka)
+
+
+def _passed_on(kept: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return what reaches Airflow beside the settings: what is chosen now, else what a stack that runs was told."""
+    names = (*airflow.OF_DAGS, *airflow.OF_TASKS)
+    return {**kept.get("of_dags", {}), **{name: value for name in names if (value := chosen.get(name))}}
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> Path:
