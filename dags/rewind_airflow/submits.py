@@ -21,7 +21,7 @@ from rewind.core import lifecycle, names
 from rewind.core.errors import RewindError
 from rewind.core.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
-from rewind_airflow import form, links, outcome, run
+from rewind_airflow import links, outcome, run
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.outcome import Outcome, Seen
 from rewind_airflow.reactions import reactions
@@ -170,11 +170,10 @@ class PlanSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over as it is."""
         assert self.pipeline is not None
-        rewind_id, asked = run.rewind_id(context), form.filled(context["params"])
+        rewind_id, asked = run.rewind_id(context), run.asked(context, requests.PARAMETERS)
         requests.parse(self.pipeline, asked)
-        dry_run = asked.get("dry_run", True)
         with transaction(settings.registry_url) as connection:
-            plannings.ask(connection, rewind_id, self.pipeline, asked.get("reason", ""), dry_run=dry_run)
+            plannings.ask(connection, rewind_id, self.pipeline, asked["reason"] or "", dry_run=asked["dry_run"])
         arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
         return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
 
@@ -229,9 +228,9 @@ class AbortSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
-        params = context["params"]
+        params = run.asked(context, requests.ABORT)
         with transaction(settings.registry_url) as connection:
-            planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "")
+            planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "", self.pipeline or "")
         if planning is not None:
             raise AirflowSkipException(f"rewind {planning.id} was being planned: its plan step goes no further")
         step_lease.refuse_living(settings, params["rewind_id"], TrackedHook(CONNECTION).state_of)
@@ -245,9 +244,8 @@ class RollbackSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over; a dry run leaves no mark of its end."""
         assert self.pipeline is not None
-        ti, params = context["ti"], form.filled(context["params"])
+        ti, asked = context["ti"], run.asked(context, requests.ROLLBACK)
         rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
-        asked = requests.checked(params, requests.ROLLBACK)
         arguments = ["--rollback-id", rollback_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
 
@@ -258,9 +256,8 @@ class ConsumersSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over; a dry run leaves no mark of its end."""
         assert self.pipeline is not None
-        ti, params = context["ti"], form.filled(context["params"])
+        ti, asked = context["ti"], run.asked(context, requests.CONSUMERS)
         move_id = requests.move_id(ti.dag_id, ti.run_id)
-        asked = requests.checked(params, requests.CONSUMERS)
         arguments = ["--move-id", move_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else move_id)
 
@@ -271,7 +268,7 @@ class DeploySubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say where the first generation starts."""
         assert self.pipeline is not None
-        arguments = ["--pipeline", self.pipeline, "--from", context["params"]["from"]]
+        arguments = ["--pipeline", self.pipeline, "--from", run.asked(context, requests.DEPLOY)["from"]]
         return Errand(arguments, bundle.build(settings, self.pipeline))
 
 
@@ -280,7 +277,8 @@ class CollectSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say whether to delete or only to list."""
-        return Errand(["--dry-run"] if context["params"]["dry_run"] else [], bundle.build(settings, None))
+        arguments = ["--dry-run"] if run.asked(context, requests.COLLECT)["dry_run"] else []
+        return Errand(arguments, bundle.build(settings, None))
 
 
 class ProveSubmit(RewindSubmit):
@@ -288,7 +286,7 @@ class ProveSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the topic, if only one is meant."""
-        topic = context["params"]["topic"]
+        topic = run.asked(context, requests.PROVE)["topic"]
         arguments = ["--topic", names.checked(topic, "topic")] if topic else []
         return Errand(arguments, bundle.build(settings, None))
 

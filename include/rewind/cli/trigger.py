@@ -17,7 +17,7 @@ from rewind.control.plannings import Planning
 from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
 from rewind.control.rewinds import Rewind
 from rewind.control.snapshot import snapshot
-from rewind.core import lifecycle
+from rewind.core import asked, lifecycle
 from rewind.core import plan as plans
 from rewind.core.errors import RefusedError, RetryError
 
@@ -62,7 +62,6 @@ CONSUMERS_HELP = {
 
 START = {name: schema for name, schema in PARAMETERS.items() if name not in NEVER_ASKED}
 PLAN = {name: schema for name, schema in START.items() if name != "apply_plan"}
-DEPLOY_FORMS = "earliest, latest, group:<consumer group> or checkpoint:<folder>"
 ASK_MILLISECONDS = 5_000
 """How long a command waits for the registry's lock to make known what it has started."""
 ONLY_TELLS = "tells only, unless --no-dry-run is given"
@@ -72,7 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the commands that start DAG runs."""
     deploy = subparsers.add_parser("deploy", parents=[output.FORM], help="make the first generation of a pipeline")
     deploy.add_argument("pipeline")
-    deploy.add_argument("--from", dest="start", default="earliest", help=DEPLOY_FORMS)
+    deploy.add_argument("--from", dest="start", default="earliest", help=asked.ORIGIN_FORMS)
     deploy.set_defaults(func=_deploy)
     plan = _form(subparsers, "plan", "plan a rewind and show the plan; changes nothing", PLAN, HELP)
     plan.add_argument(
@@ -110,12 +109,13 @@ def _add_option(
     parser: argparse.ArgumentParser, name: str, schemas: Mapping[str, Mapping[str, Any]], words: Mapping[str, str]
 ) -> None:
     schema, flag = schemas[name], f"--{name.replace('_', '-')}"
+    kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     options: dict[str, Any] = {"dest": name, "default": None, "help": words[name]}
-    if schema["type"] == "boolean":
+    if "boolean" in kinds:
         options["action"] = argparse.BooleanOptionalAction
-    elif schema["type"] == "array":
+    elif "array" in kinds:
         options |= {"nargs": "+", "metavar": "GROUP"}
-    elif schema["type"] == "object":
+    elif "object" in kinds:
         options["type"] = _json_object
     elif "enum" in schema:
         options["choices"] = schema["enum"]
@@ -171,13 +171,11 @@ def _registry() -> Iterator[Connection]:
 
 def _rollback(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, ROLLBACK)
-    requests.checked(conf, ROLLBACK)
     return tell_started(arguments, f"rollback_{arguments.pipeline}", conf, rollback=requests.rollback_id)
 
 
 def _consumers(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, CONSUMERS)
-    requests.checked(conf, CONSUMERS)
     return tell_started(arguments, f"consumers_{arguments.pipeline}", conf, moves=requests.move_id)
 
 
@@ -195,7 +193,7 @@ def _abort(arguments: argparse.Namespace) -> int:
         return 0
     with snapshot(context.settings().registry_url) as connection:
         found, _ = rewinds.read_active(connection, arguments.rewind)
-    conf = {"rewind_id": found.id, "reason": arguments.reason}
+    conf = {"rewind_id": found.id} | ({"reason": arguments.reason} if arguments.reason else {})
     code = tell_started(arguments, f"abort_{found.pipeline}", conf)
     _end_steps(found)
     return code
@@ -235,6 +233,7 @@ def _tell_started(arguments: argparse.Namespace, dag_id: str, run_id: str, **ids
 def _started(dag_id: str, conf: Mapping[str, Any]) -> str:
     from rewind.local.airflow_api import AirflowApiError
 
+    requests.checked(conf, requests.form_of(dag_id), dag_id)
     try:
         return str(context.airflow_api().trigger(dag_id, conf)["dag_run_id"])
     except AirflowApiError as refused:
