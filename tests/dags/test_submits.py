@@ -64,7 +64,7 @@ def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
     with transaction(installation.registry_url) as connection:
         (known,) = plannings.being_made(connection, "visits")
         assert (known.id, known.reason, known.dry_run) == (rewind_id, "wrong day", True)
-    form_filled["params"] = {"rewind_id": rewind_id, "reason": ""}
+    form_filled["params"] = {"rewind_id": rewind_id}
     with pytest.raises(AirflowSkipException, match=f"rewind {rewind_id} was being planned"):
         AbortSubmit(task_id="abort", job="abort", pipeline="visits").errand(form_filled, installation)
     form_filled["params"] = {name: param.resolve() for name, param in form.params().items()}

@@ -281,15 +281,15 @@ def test_the_last_words_of_one_driver_are_not_told_of_another_that_ended_meanwhi
         if len(told) == 1:
             with transaction(settings.registry_url) as connection:
                 streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 2})
-        return f"words {len(told)}"
+        return "driver.out", f"words {len(told)}"
 
     with transaction(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
-    monkeypatch.setattr(supervise, "_last_words", words)
+    monkeypatch.setattr(supervise, "_output", words)
     assert supervise.look(settings, OWNER).state == supervise.WAITING
     assert [launched["started"] for launched in told] == [1, 2]
     found = stream(settings)
-    assert (found.failures, found.last_failure, found.launched) == (1, "words 2", None)
+    assert (found.failures, found.last_failure, found.launched) == (1, "words 2\ndriver.out\nwords 2", None)
 
 
 def test_a_driver_that_another_supervisor_started_meanwhile_is_not_counted_as_ended(
@@ -298,11 +298,11 @@ def test_a_driver_that_another_supervisor_started_meanwhile_is_not_counted_as_en
     def words(*_):
         with transaction(settings.registry_url) as connection:
             streams.set_launched(connection, OWNER, asdict(leases.process_of(other_process.pid)))
-        return "words"
+        return "driver.out", "words"
 
     with transaction(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
-    monkeypatch.setattr(supervise, "_last_words", words)
+    monkeypatch.setattr(supervise, "_output", words)
     assert supervise.look(settings, OWNER).state == supervise.STARTING
     assert (stream(settings).failures, driver.started) == (0, [])
 
