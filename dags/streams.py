@@ -10,11 +10,9 @@ then the run ends green.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, task
-from rewind_airflow import declared, form, notify, supervision
+from rewind_airflow import declared, form, notify, run, schedules, supervision
 from rewind_airflow.waits import Supervise
 
 from rewind.control.requests import STREAM
@@ -48,9 +46,10 @@ def watch_dag() -> DAG:
         dag_id="watch_streams",
         description="Start a supervisor for each stream that should run and has none",
         doc_md=__doc__,
-        default_args=notify.TASKS,
+        # Right after a start Airflow and the registry are busy: a run is red only if a moment's wait does not help.
+        default_args=run.RETRIES | notify.TASKS,
         schedule="* * * * *",
-        start_date=datetime(2025, 1, 1, tzinfo=UTC),
+        start_date=schedules.begin(),
         catchup=False,
         max_active_runs=1,
         tags=["stream"],

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from sqlalchemy import make_url
 
 from rewind.control.step_lease import ENDED
+from rewind.core import causes
 from rewind.core.errors import RefusedError
 
 # Airflow kills a task five seconds after it asked it to end: what must be done by then comes first. A task that ran
@@ -82,8 +83,8 @@ class TrackedHook(SparkSubmitHook):
 
     @property
     def last_words(self) -> str:
-        """The last lines of the submit's output."""
-        return " | ".join(line for line in list(self._last_submit_log_lines)[-8:] if line)[-2_000:]
+        """Why the submit ended, in one line out of the last ones of its output."""
+        return causes.cause("\n".join(self._last_submit_log_lines))
 
     def end_state(self, error: Exception | None) -> str | None:
         """Return the end state of a driver in the cluster, None when the submit itself was the driver."""

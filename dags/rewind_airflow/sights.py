@@ -112,4 +112,4 @@ def _quarantined(connection: Connection, owner: str) -> str:
     stream = streams.read(connection, owner)
     if stream is None or stream.quarantined_at is None:
         return ""
-    return f"{owner} is quarantined after {stream.failures} failures: {stream.last_failure}"
+    return f"{owner} is quarantined after {stream.failures} failures: {stream.cause}"

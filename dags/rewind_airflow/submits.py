@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from rewind.control import bundle, requests, rewinds, step_lease, submit, verdicts
+from rewind.control import bundle, plannings, requests, rewinds, step_lease, submit, verdicts
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.control.step_lease import Claim
@@ -172,6 +172,8 @@ class PlanSubmit(RewindSubmit):
         assert self.pipeline is not None
         rewind_id, asked = run.rewind_id(context), run.asked(context, requests.PARAMETERS)
         requests.parse(self.pipeline, asked)
+        with transaction(settings.registry_url) as connection:
+            plannings.ask(connection, rewind_id, self.pipeline, asked["reason"] or "", dry_run=asked["dry_run"])
         arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
         return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
 
@@ -227,6 +229,10 @@ class AbortSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
         params = run.asked(context, requests.ABORT)
+        with transaction(settings.registry_url) as connection:
+            planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "", self.pipeline or "")
+        if planning is not None:
+            raise AirflowSkipException(f"rewind {planning.id} was being planned: its plan step goes no further")
         step_lease.refuse_living(settings, params["rewind_id"], TrackedHook(CONNECTION).state_of)
         arguments = ["--rewind-id", params["rewind_id"], "--reason", params["reason"] or "aborted by hand"]
         return Errand(arguments, bundle.build(settings, self.pipeline))

@@ -9,7 +9,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import generations, observing, rewinds, streams, verdicts
+from rewind.control import generations, observing, plannings, rewinds, streams, verdicts
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.observing import ROLL_BACK
@@ -85,6 +85,7 @@ class TriggerAbort(_Trigger):
         rewind_id = run.rewind_id(context)
         with reactions(), transaction(run.settings().registry_url) as connection:
             kept = why_kept(connection, rewind_id)
+            plannings.fail(connection, rewind_id, f"a step of run {context['ti'].run_id} failed")
             answer = None if kept else verdicts.approval(connection, rewind_id)
         if kept:
             raise AirflowSkipException(kept)

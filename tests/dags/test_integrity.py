@@ -35,6 +35,7 @@ def described(dag):
     return {
         "tasks": {task.task_id: type(task).__name__ for task in dag.tasks},
         "waits": {t.task_id: [t.mode, t.pool, t.retries] for t in dag.tasks if hasattr(t, "mode")},
+        "retries": {t.task_id: t.retries for t in dag.tasks},
         "silent": [t.task_id for t in dag.tasks if not t.on_failure_callback],
         "params": {t.task_id: sorted(t.params) for t in dag.tasks if t.params and len(dag.params) > 2},
         "start": None if dag.start_date is None else dag.start_date.isoformat(),
@@ -119,8 +120,8 @@ def test_a_broken_pipeline_takes_away_only_its_own_dags_and_is_named(parses):
         "prove_mirrors",
     }
     assert list(broken["errors"]) == ["checks.py"]
-    assert "pipelines/torn: torn: pipeline.yaml is no YAML" in broken["errors"]["checks.py"]
-    assert "pipelines/typo: pipeline.yaml.source: Additional properties" in broken["errors"]["checks.py"]
+    assert "pipelines/torn: torn/pipeline.yaml:1:17: is no YAML" in broken["errors"]["checks.py"]
+    assert "pipelines/typo: typo/pipeline.yaml:1: source: Additional properties" in broken["errors"]["checks.py"]
 
 
 def test_no_pipeline_at_all_is_no_error(parses):
@@ -198,9 +199,13 @@ def test_a_long_form_is_kept_by_its_dag_and_not_by_each_task(checkout):
 
 def test_what_is_scheduled_begins_with_the_installation(parses):
     for checkout, made in ((parses[0], "2025-01-01T00:00:00+00:00"), (parses[3], "2026-03-01T12:34:00+00:00")):
-        starts = {name: checkout["dags"][name]["start"] for name in ("collect_garbage", "prove_mirrors")}
-        assert starts == {"collect_garbage": made, "prove_mirrors": made}
+        shared = ("collect_garbage", "prove_mirrors", "watch_streams")
+        assert {name: checkout["dags"][name]["start"] for name in shared} == dict.fromkeys(shared, made)
     assert parses[3]["dags"]["nightly_replay_visits"]["start"] == "2026-03-01T02:30:00+00:00"
+
+
+def test_a_look_at_the_streams_is_not_red_for_a_moment_in_which_nothing_answers(checkout):
+    assert checkout["dags"]["watch_streams"]["retries"] == {"find": 2, "start": 2}
 
 
 def test_a_second_rewind_is_refused_by_its_plan_and_not_queued(checkout):

@@ -14,6 +14,7 @@ from rewind_airflow import form
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.submits import (
     SWITCHING,
+    AbortSubmit,
     CollectSubmit,
     ConsumersSubmit,
     PlanSubmit,
@@ -22,7 +23,7 @@ from rewind_airflow.submits import (
     StepSubmit,
 )
 
-from rewind.control import requests, rewinds
+from rewind.control import plannings, requests, rewinds
 from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
 
@@ -51,6 +52,25 @@ def test_plan_is_given_the_form_as_it_is(installation, form_filled, spark_submit
     assert asked["reason"] == "{{ ds }} `x`"
     assert asked["from"] == "P1D"
     assert asked["to"] is None
+
+
+def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
+    installation, form_filled, spark_submit, rewind_id
+):
+    submits = spark_submit(mark=f"{rewind_id} plan")
+    form_filled["params"] |= {"reason": "wrong day"}
+    plan = PlanSubmit(task_id="plan", pipeline="visits")
+    plan.errand(form_filled, installation)
+    with transaction(installation.registry_url) as connection:
+        (known,) = plannings.being_made(connection, "visits")
+        assert (known.id, known.reason, known.dry_run) == (rewind_id, "wrong day", True)
+    form_filled["params"] = {"rewind_id": rewind_id}
+    with pytest.raises(AirflowSkipException, match=f"rewind {rewind_id} was being planned"):
+        AbortSubmit(task_id="abort", job="abort", pipeline="visits").errand(form_filled, installation)
+    form_filled["params"] = {name: param.resolve() for name, param in form.params().items()}
+    with pytest.raises(AirflowFailException, match=f"rewind {rewind_id} was aborted while it was planned"):
+        plan.execute(form_filled)
+    assert submits() == ""
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from rewind_airflow.announce import Announce, AnnounceRollback, live_asset
 from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort, TriggerRollback
 from sqlalchemy import insert, select, update
 
-from rewind.control import generations, observing, requests, rewinds, schema, streams, verdicts
+from rewind.control import generations, observing, plannings, requests, rewinds, schema, streams, verdicts
 from rewind.control.database import transaction
 from rewind.control.observing import Look
+from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
 
 
@@ -211,6 +212,20 @@ def test_the_reason_of_a_rejection_is_handed_on(installation, opened, judged, st
 def test_a_run_that_opened_no_rewind_takes_nothing_back(installation, context, trigger):
     with pytest.raises(AirflowSkipException, match="was never opened"):
         trigger(task_id="back", pipeline="visits").execute(context)
+
+
+def test_a_run_that_opened_no_rewind_is_no_longer_planning(installation, context, rewind_id):
+    with transaction(installation.registry_url) as connection:
+        plannings.ask(connection, rewind_id, "visits", "", dry_run=False)
+        attempt = rewinds.begin_step(connection, rewind_id, "plan")
+        rewinds.end_step(connection, rewind_id, "plan", attempt, "failed", {"error": "RefusedError: from: is bad"})
+        assert [one.id for one in plannings.being_made(connection)] == [rewind_id]
+    with pytest.raises(AirflowSkipException, match="was never opened"):
+        TriggerAbort(task_id="abort", pipeline="visits").execute(context)
+    with transaction(installation.registry_url) as connection:
+        assert plannings.being_made(connection) == []
+        with pytest.raises(RefusedError, match=f"{rewind_id} was not planned: RefusedError: from: is bad"):
+            rewinds.read(connection, rewind_id)
 
 
 @pytest.mark.parametrize("moved", ["pointer", "fact"])

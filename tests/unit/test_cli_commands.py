@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -212,7 +213,7 @@ def test_a_plan_is_shown_as_a_dry_run_prints_it(registry, capsys):
     assert main.main(["plans", "show", "0"]) == 64
 
 
-def test_start_triggers_with_what_was_given_and_nothing_else(airflow, capsys):
+def test_start_triggers_with_what_was_given_and_nothing_else(home, airflow, capsys):
     command = ["start", "visits_converter", "--from", "P1D", "--observe", "PT20S", "--same-code"]
     assert main.main([*command, "--overrides", '{"max_offsets": 5}']) == 0
     conf = {"from": "P1D", "overrides": {"max_offsets": 5}, "same_code": True, "observe": "PT20S", "dry_run": False}
@@ -221,6 +222,31 @@ def test_start_triggers_with_what_was_given_and_nothing_else(airflow, capsys):
         "rewind_visits_converter: run run-1",
         f"rewind {rewind_id('rewind_visits_converter', 'run-1')}",
     ]
+
+
+def test_a_rewind_is_known_and_can_be_aborted_from_when_its_id_is_printed(registry, airflow, capsys):
+    assert main.main(["start", "visits_converter", "--reason", "wrong day"]) == 0
+    made = rewind_id("rewind_visits_converter", "run-1")
+    assert capsys.readouterr().out.splitlines()[-1] == f"rewind {made}"
+    main.main(["status"])
+    assert re.search(rf"rewind {made} planning, since \S+ \S+Z  \(wrong day\)", capsys.readouterr().out)
+
+    assert main.main(["approve", made]) == 64
+    assert f"rewind {made} is being planned. Wait for its plan, or abort it" in capsys.readouterr().err
+    # A second rewind is not kept from being planned: which one is first is said when one has its plan.
+    runs = list(airflow.runs)
+    assert main.main(["abort", made, "--reason", "no"]) == 0
+    assert capsys.readouterr().out == f"{made}: aborted while it was planned; there is nothing to take back\n"
+    assert (airflow.runs, airflow.ended) == (runs, [("run-1", "backfill")])
+    main.main(["status"])
+    assert made not in capsys.readouterr().out
+    assert main.main(["abort", made]) == 64
+    assert f"rewind {made} was aborted while it was planned (no). Trigger a new run" in capsys.readouterr().err
+
+
+def test_a_rewind_is_started_where_no_registry_is_in_reach(home, airflow):
+    assert main.main(["start", "visits_converter"]) == 0
+    assert len(airflow.runs) == 1
 
 
 def test_a_bad_parameter_is_refused_before_any_run(airflow, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
@@ -481,11 +483,125 @@ def test_a_faulty_declaration_names_its_field_and_takes_away_only_itself(declare
 
     with pytest.raises(RefusedError) as raised:
         pipelines.load(folder, "visits")
-    assert (raised.value.field, problem in raised.value.problem) == (field, True), str(raised.value)
+    place, _, named = raised.value.field.partition(": ")
+    assert re.fullmatch(r"visits/pipeline\.yaml(:\d+(:\d+)?)?", place)
+    wanted = field.removeprefix("pipeline.yaml").removeprefix("visits").removeprefix(".")
+    assert (named, problem in raised.value.problem) == (wanted, True), str(raised.value)
+    assert "\n" not in str(raised.value)
 
     good, broken = pipelines.load_all(folder)
     assert ([p.name for p in good], [b.name for b in broken]) == (["carts"], ["visits"])
     assert broken[0].problem == str(raised.value)
+
+
+LINES = """\
+source:
+  topic: visits
+  schema: a STRING
+  required: [a]
+output:
+  topic: out
+stream:
+  trigger: PT1S
+compare:
+  expected:
+  - column: a
+  - column: b
+    rule: "true"
+"""
+DEEP = "[" * 3_000
+PLACES = [
+    (("topic: visits", "topic: 5"), "visits/pipeline.yaml:2: source.topic: 5 is not of type 'string'. Expected a text"),
+    (
+        ("required: [a]", "transactional: maybe"),
+        "visits/pipeline.yaml:4: source.transactional: 'maybe' is not of type 'boolean'. Expected true or false",
+    ),
+    (
+        ("required: [a]", "required: [[]]"),
+        "visits/pipeline.yaml:4: source.required.0: [] is not of type 'string'. Expected a text",
+    ),
+    (
+        ("  schema: a STRING\n", ""),
+        (
+            "visits/pipeline.yaml:1: source: 'schema' is a required property. Expected the fields topic (required), "
+            "schema (required), required, transactional, isolation"
+        ),
+    ),
+    (
+        ("  topic: out", "  mode: append"),
+        (
+            "visits/pipeline.yaml:5: output: {'mode': 'append'} is not valid under any of the given schemas. Expected "
+            "the fields topic (topic or table), table (topic or table), key, mode, starts, ends, shared, vanished"
+        ),
+    ),
+    (
+        ("  trigger: PT1S", "  max_offsets: 0"),
+        "visits/pipeline.yaml:8: stream.max_offsets: 0 is less than the minimum of 1. Expected a whole number from 1",
+    ),
+    (
+        ("stream:\n  trigger: PT1S", "gates:\n  late_share: 2"),
+        "visits/pipeline.yaml:8: gates.late_share: 2 is greater than the maximum of 1. Expected a number",
+    ),
+    (
+        ("  required: [a]", "  isolation: dirty"),
+        (
+            "visits/pipeline.yaml:4: source.isolation: 'dirty' is not one of ['read_committed', 'read_uncommitted']. "
+            "Expected one of read_committed, read_uncommitted"
+        ),
+    ),
+    (
+        ('  - column: b\n    rule: "true"', "  - rule: x"),
+        (
+            "visits/pipeline.yaml:12: compare.expected.1: 'column' is a required property. Expected the fields column "
+            "(required), rule"
+        ),
+    ),
+    (
+        ('expected:\n  - column: a\n  - column: b\n    rule: "true"', "volatile: a"),
+        "visits/pipeline.yaml:10: compare.volatile: 'a' is not of type 'array'. Expected a list, each of it a text",
+    ),
+    (("trigger: PT1S", "trigger: soon"), "visits/pipeline.yaml:8: stream.trigger: "),
+    (("topic: visits", "topic: a b"), "visits/pipeline.yaml:2: source.topic: "),
+    (("compare:", "spring: 1\ncompare:"), "visits/pipeline.yaml:9: Additional properties are not allowed ('spring' "),
+    (("  trigger", "  max_ofsets: 5\n  trigger"), "visits/pipeline.yaml:8: stream: Additional properties are not "),
+    (
+        ("a STRING", "a ARRAY<STRUCT<b: INT>>"),
+        (
+            "visits/pipeline.yaml:3:27: is no YAML (mapping values are not allowed here). Quote the text if it has a "
+            "': ' of its own"
+        ),
+    ),
+    (
+        ("  topic: out", " topic: [out"),
+        (
+            "visits/pipeline.yaml:7:7: is no YAML (while parsing a flow sequence from line 6 on, expected ',' or ']', "
+            "but got ':'). Mend it"
+        ),
+    ),
+    (
+        ("topic: visits", "topic: 2025-02-30"),
+        "visits/pipeline.yaml:2: is no YAML (day is out of range for month). Mend it",
+    ),
+    (
+        ("topic: visits", "topic: \a"),
+        "visits/pipeline.yaml:2: is no YAML (special characters are not allowed). Mend it",
+    ),
+    (("topic: visits", f"topic: {DEEP}"), "visits/pipeline.yaml: is no YAML (it is nested too deeply). Mend it"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), PLACES, ids=[told[:40] for _, told in PLACES])
+def test_a_fault_is_told_with_file_line_field_and_what_is_expected(declare, change, told):
+    assert change[0] in LINES
+    with pytest.raises(RefusedError) as raised:
+        pipelines.load(declare("visits", LINES.replace(*change, 1)), "visits")
+    found = str(raised.value)
+    assert found.startswith(told), found
+
+
+def test_an_unreadable_byte_has_its_line(declare):
+    with pytest.raises(RefusedError, match=r"^visits/pipeline\.yaml:2: is no YAML \(a byte is no UTF-8\)\. Mend it$"):
+        pipelines.load(declare("visits", b"source:\n  topic: \xff"), "visits")
 
 
 def test_an_unknown_pipeline_is_told_what_there_is(declare):

@@ -119,8 +119,9 @@ def test_a_guard_takes_at_entry_and_gives_back_at_exit(settings):
         assert lease(settings).holder == leases.this_driver()
         held.check()
     assert lease(settings).holder is None
-    with Guard(settings, OWNER) as held:
+    with Guard(settings, OWNER, "backfill") as held:
         assert held.token == 2
+        assert lease(settings).holder == replace(leases.this_driver(), step="backfill")
 
 
 def test_a_lease_is_given_back_when_the_driver_fails(settings):

@@ -11,9 +11,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from rewind.cli import pointer_server
-from rewind.control import chunk_log, database, generations, manifest, metrics, nights, rewinds, status, totals
+from rewind.control import (
+    chunk_log,
+    database,
+    generations,
+    leases,
+    manifest,
+    metrics,
+    nights,
+    rewinds,
+    schema,
+    status,
+    totals,
+)
 from rewind.control.status import PipelineView, Status
 from rewind.control.totals import Totals
 from rewind.core import lifecycle
@@ -115,6 +128,15 @@ def test_the_state_as_metrics(settings):
     assert found[key("rewind_verdicts_total", pipeline="visits_converter", verdict="fail")] == 1
     assert found[key("rewind_rewinds", pipeline="visits_converter", state="active")] == 1
     assert found[key("rewind_garbage_things", pipeline="visits_converter", job=OVER)] == 1
+
+
+def test_a_backfill_at_work_is_nothing_to_be_alerted_of(settings):
+    with database.transaction(settings.registry_url) as connection:
+        connection.execute(delete(schema.streams).where(schema.streams.c.owner == CANDIDATE))
+        connection.execute(delete(schema.leases).where(schema.leases.c.owner == CANDIDATE))
+        leases.take(connection, CANDIDATE, replace(leases.this_driver(), step="backfill"))
+    states = [dict(labels) for name, labels in of(settings) if name == "rewind_driver_state"]
+    assert [seen["state"] for seen in states if seen["owner"] == CANDIDATE] == ["backfilling"]
 
 
 def test_what_is_unknown_has_no_sample(settings):

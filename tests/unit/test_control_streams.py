@@ -260,7 +260,9 @@ def test_a_driver_that_ended_is_counted_with_its_last_words_and_comes_back_after
     assert supervise.look(settings, OWNER).state == supervise.WAITING
     found = stream(settings)
     assert (found.failures, found.launched) == (1, None)
-    assert "driver.1.out: no such table: visits" in found.last_failure
+    assert found.cause == "no such table: visits"
+    output = settings.home / "logs" / "streams" / OWNER / "driver.1.out"
+    assert found.last_failure == f"no such table: visits\n{output}\nno such table: visits"
     assert [supervise.look(settings, OWNER).state for _ in range(2)] == [supervise.WAITING] * 2
 
     forward(settings)
@@ -279,15 +281,15 @@ def test_the_last_words_of_one_driver_are_not_told_of_another_that_ended_meanwhi
         if len(told) == 1:
             with transaction(settings.registry_url) as connection:
                 streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 2})
-        return f"words {len(told)}"
+        return "driver.out", f"words {len(told)}"
 
     with transaction(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
-    monkeypatch.setattr(supervise, "_last_words", words)
+    monkeypatch.setattr(supervise, "_output", words)
     assert supervise.look(settings, OWNER).state == supervise.WAITING
     assert [launched["started"] for launched in told] == [1, 2]
     found = stream(settings)
-    assert (found.failures, found.last_failure, found.launched) == (1, "words 2", None)
+    assert (found.failures, found.last_failure, found.launched) == (1, "words 2\ndriver.out\nwords 2", None)
 
 
 def test_a_driver_that_another_supervisor_started_meanwhile_is_not_counted_as_ended(
@@ -296,11 +298,11 @@ def test_a_driver_that_another_supervisor_started_meanwhile_is_not_counted_as_en
     def words(*_):
         with transaction(settings.registry_url) as connection:
             streams.set_launched(connection, OWNER, asdict(leases.process_of(other_process.pid)))
-        return "words"
+        return "driver.out", "words"
 
     with transaction(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
-    monkeypatch.setattr(supervise, "_last_words", words)
+    monkeypatch.setattr(supervise, "_output", words)
     assert supervise.look(settings, OWNER).state == supervise.STARTING
     assert (stream(settings).failures, driver.started) == (0, [])
 
@@ -338,7 +340,20 @@ def test_the_last_words_are_an_error_from_its_first_line_on(settings, driver):
     supervise.look(settings, OWNER)
     wait_dead(pid(settings))
     supervise.look(settings, OWNER)
-    assert "driver.1.out: 12:00 ERROR [g1] torn | plan | plan" in stream(settings).last_failure
+    found = stream(settings)
+    assert found.cause == "torn"
+    assert found.last_failure.split("\n")[2:5] == ["12:00 ERROR [g1] torn", "plan", "plan"]
+
+
+def test_the_cause_at_the_end_of_a_long_traceback_is_kept(settings, driver):
+    frames = "'  File \"x.py\", line 1, in f\\n' * 900"
+    driver.source = f"print('12 ERROR [g1] Traceback (most recent call last):\\n' + {frames} + 'KeyError: 7')"
+    supervise.look(settings, OWNER)
+    wait_dead(pid(settings))
+    seen = supervise.look(settings, OWNER)
+    assert seen.message.endswith("after 1 failures; KeyError: 7")
+    found = stream(settings)
+    assert (found.cause, found.last_failure.endswith("line 1, in f\nKeyError: 7")) == ("KeyError: 7", True)
 
 
 def test_a_world_that_is_away_quarantines_nothing_however_long_it_is(settings, driver):

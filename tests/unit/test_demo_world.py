@@ -1,16 +1,14 @@
-"""How the demo starts and follows DAG runs, and how Airflow's answers are taken."""
+"""How the demo starts and follows DAG runs."""
 
 from __future__ import annotations
 
 import io
 from types import SimpleNamespace
-from urllib.error import HTTPError
 
 import pytest
 from rich.console import Console
 
-from rewind.core.errors import RetryError
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.local.airflow_api import AirflowApiError
 from rewind.local.demo.errors import DemoError
 from rewind.local.demo.world import World, names_of
 from rewind.local.voice import Voice
@@ -101,23 +99,3 @@ def test_a_run_moves_by_its_tasks(make):
     with pytest.raises(StuckError, match=r"Waited for deploy_a to end: nothing has moved for 90 s \(deploy running\)"):
         world.await_run("deploy_a", "r")
     assert world.__dict__["clock"] == [90.0]
-
-
-def answering(code):
-    """Return a client of an Airflow that answers everything with an error."""
-
-    def open_(request, timeout):
-        raise HTTPError(request.full_url, code, "", {}, io.BytesIO(b'{"detail": "locked"}'))
-
-    made = AirflowApi("http://a", "admin", "secret")
-    made._opener, made._token = SimpleNamespace(open=open_), "t"
-    return made
-
-
-def test_reading_that_airflow_fails_to_do_may_be_tried_again_and_nothing_else():
-    with pytest.raises(RetryError, match="Airflow answered 500: locked"):
-        answering(500).dag_run("a", "r")
-    with pytest.raises(AirflowApiError, match="Airflow answered 404: locked"):
-        answering(404).dag_run("a", "r")
-    with pytest.raises(AirflowApiError, match="Airflow answered 500: locked"):
-        answering(500).trigger("a", {})

@@ -27,7 +27,9 @@ DOCKERFILE = (PROJECT / "Dockerfile").read_text()
 SERVICES = yaml.safe_load(COMPOSE.read_text())["services"]
 AIRFLOW = ("init", *airflow.ARGUMENTS)
 SPARK = ("spark-master", "spark-worker-1", "spark-worker-2", "spark-history")
-ENVIRONMENT = SERVICES["scheduler"]["environment"]
+WRITTEN = SERVICES["scheduler"]["environment"]
+ENVIRONMENT = {name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in WRITTEN.items()}
+"""What it is where nothing is chosen in `.env`."""
 LOCAL_ONLY = {
     # One machine has one host, and its port is chosen.
     ("api", "host"),
@@ -47,6 +49,7 @@ OTHER_VALUE = {
 }
 TEAM_ONLY = {
     ("database", "sql_alchemy_conn_async"): "the same driver for both; SQLite needs none",
+    ("metrics", "otel_on"): "chosen in .env; on one machine in the environment of `make up`",
     ("scheduler", "enable_health_check"): "asked by the health check",
 }
 
@@ -89,10 +92,8 @@ def test_airflow_is_told_the_same_as_on_one_machine_but_for_what_is_listed(local
 def test_every_setting_of_ours_is_one_that_the_code_reads_and_the_required_ones_are_there():
     in_image = dict(re.findall(r"(REWIND_\w+)=(\S+)", DOCKERFILE.replace("REWIND_HOME=/tmp/setup", "")))
     given = {name: value for name, value in ENVIRONMENT.items() if name.startswith("REWIND_")} | in_image
-    optional = {"REWIND_NOTIFIER", "REWIND_NOTIFIER_ARGS", "REWIND_READ_TOKEN_FILE"}
-    assert {given[name] for name in optional} == {f"${{{name}:-}}" for name in optional}
-    read = {*ENVIRONMENT_KEYS, *airflow.OF_DAGS, *optional}
-    assert given.keys() == read - {"REWIND_KAFKA_OPTIONS_FILE"}
+    read = {*ENVIRONMENT_KEYS, *airflow.OF_DAGS, "REWIND_MIRROR_RETAIN_HOURS", "REWIND_READ_TOKEN_FILE"}
+    assert given.keys() == read
     settings = from_environment(given)
     volume = {
         service: [mount.partition(":")[2] for mount in SERVICES[service]["volumes"]] for service in AIRFLOW + SPARK
@@ -102,6 +103,28 @@ def test_every_setting_of_ours_is_one_that_the_code_reads_and_the_required_ones_
     assert settings.spark_master in str(SERVICES["spark-worker-1"]["command"])
     assert settings.spark_master in ENVIRONMENT["AIRFLOW_CONN_SPARK_DEFAULT"]
     assert settings.bootstrap in SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+CHOSEN = {
+    "AIRFLOW__API__BASE_URL": "http://localhost:8080",
+    "AIRFLOW__METRICS__OTEL_ON": "False",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "",
+    "REWIND_KAFKA_BOOTSTRAP": "kafka:9092",
+    "REWIND_KAFKA_OPTIONS_FILE": "",
+    "REWIND_MIRROR_RETAIN_HOURS": "",
+    "REWIND_NIGHTLY_ZONE": "UTC",
+    "REWIND_NOTIFIER": "",
+    "REWIND_NOTIFIER_ARGS": "",
+    "REWIND_READ_TOKEN_FILE": "",
+    "REWIND_SPARK_HISTORY": "",
+    "REWIND_SPARK_MASTER": "spark://spark-master:7077",
+}
+
+
+def test_what_is_documented_can_be_chosen_in_env():
+    assert {name: value for name, value in ENVIRONMENT.items() if WRITTEN[name] == f"${{{name}:-{value}}}"} == CHOSEN
+    host = '"host": "${REWIND_SPARK_MASTER:-spark://spark-master:7077}"'
+    assert host in WRITTEN["AIRFLOW_CONN_SPARK_DEFAULT"]
 
 
 def test_the_registry_is_a_database_of_its_own():

@@ -11,7 +11,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings, from_environment
 from rewind.local import cli as local_cli
 from rewind.local import stack
-from rewind.local.airflow_api import AirflowApi
+from rewind.local.airflow_api import PATIENT, AirflowApi
 
 
 def environment() -> dict[str, str]:
@@ -42,11 +42,12 @@ def airflow_api(variables: Mapping[str, str] = os.environ) -> AirflowApi:
     """
     url = variables.get("REWIND_AIRFLOW_URL")
     if url:
-        return AirflowApi(url, _needed(variables, "REWIND_AIRFLOW_USER"), _needed(variables, "REWIND_AIRFLOW_PASSWORD"))
+        user, password = (_needed(variables, f"REWIND_AIRFLOW_{name}") for name in ("USER", "PASSWORD"))
+        return AirflowApi(url, user, password, PATIENT)
     running = stack.find(local_cli.home())
     if running is None:
         raise RefusedError("REWIND_AIRFLOW_URL", "is not set and no local stack runs", "Run `make up`, or export it")
-    return running.api()
+    return running.api(PATIENT)
 
 
 def _needed(variables: Mapping[str, str], name: str) -> str:

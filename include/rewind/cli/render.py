@@ -40,6 +40,8 @@ COLOURS = {
     "candidate": "cyan",
     "active": "cyan",
     "starting": "cyan",
+    "backfilling": "cyan",
+    "merging": "cyan",
     "waiting": "yellow",
     "standby": "yellow",
     "draining": "yellow",
@@ -52,6 +54,9 @@ COLOURS = {
     "damaged": "red",
     "aborted": "magenta",
 }
+
+FAILING = ("dead", "quarantined", "waiting")
+"""States of a driver in which its last failure says why."""
 
 
 def page(found: Status) -> RenderableType:
@@ -77,6 +82,7 @@ def _pipeline(view: PipelineView) -> list[RenderableType]:
         parts.append(Text(f"  broken: {view.problem}", style="red"))
     if view.jobs:
         parts.append(jobs_table(view.jobs))
+    parts += [Text.assemble("  rewind ", (one.id, "bold"), f" {one.told()}") for one in view.planning]
     for rewind in view.rewinds:
         parts += rewind_parts(rewind)
     if (last := last_answer(view.nights)) is not None:
@@ -103,6 +109,7 @@ def jobs_table(jobs: Iterable[Job]) -> Table:
         table.add_row(job.job_id, coloured(job.state), _driver(job.driver), *cells)
         if job.note:
             table.add_row("", Text(job.note, style="yellow"))
+        _add_cause(table, job.driver)
     return table
 
 
@@ -118,6 +125,7 @@ def mirrors_table(mirrors: Iterable[Mirror]) -> Table:
             table.add_row("", Text(line, style="red"))
         if m.driver.paused:
             table.add_row("", Text(m.driver.paused, style="yellow"))
+        _add_cause(table, m.driver)
     return table
 
 
@@ -210,8 +218,15 @@ def coloured(word: str) -> Text:
     return Text(word, style=COLOURS.get(word, ""))
 
 
+def _add_cause(table: Table, driver: Driver) -> None:
+    if driver.cause and driver.state in FAILING:
+        table.add_row("", Text(driver.cause, style="red"))
+
+
 def _driver(driver: Driver) -> Text:
     text = coloured(driver.state)
+    if driver.step:
+        text.append(f", step {driver.step}")
     if driver.pid is not None:
         text.append(f" pid {driver.pid}")
     if driver.failures:

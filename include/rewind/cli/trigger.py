@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from sqlalchemy import Connection
+
 from rewind.cli import context, output, planning
-from rewind.control import requests, rewinds
+from rewind.control import plannings, requests, rewinds
+from rewind.control.database import transaction
+from rewind.control.plannings import Planning
 from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
 from rewind.control.rewinds import Rewind
 from rewind.control.snapshot import snapshot
-from rewind.core import asked
+from rewind.core import asked, lifecycle
 from rewind.core import plan as plans
-from rewind.core.errors import RefusedError
+from rewind.core.errors import RefusedError, RetryError
 
 MOVES_HELP = {
     "consumer_groups": "consumer groups that resume in the new output where they were in the old one",
@@ -58,6 +63,8 @@ CONSUMERS_HELP = {
 
 START = {name: schema for name, schema in PARAMETERS.items() if name not in NEVER_ASKED}
 PLAN = {name: schema for name, schema in START.items() if name != "apply_plan"}
+ASK_MILLISECONDS = 5_000
+"""How long a command waits for the registry's lock to make known what it has started."""
 ONLY_TELLS = "tells only, unless --no-dry-run is given"
 
 
@@ -133,8 +140,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     requests.parse(arguments.pipeline, conf)
     dag_id = f"rewind_{arguments.pipeline}"
     if not arguments.wait:
-        return tell_started(arguments, dag_id, conf, rewind=requests.rewind_id)
-    run_id = _started(dag_id, conf)
+        return _tell_started(arguments, dag_id, _asked(arguments, dag_id, conf), rewind=requests.rewind_id)
+    run_id = _asked(arguments, dag_id, conf)
     made = planning.awaited(context.airflow_api(), context.settings().registry_url, dag_id, run_id)
     output.tell(arguments, made, plans.explain(made))
     return 0
@@ -143,7 +150,24 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _start(arguments: argparse.Namespace) -> int:
     conf = {**_given(arguments, START), "dry_run": False}
     requests.parse(arguments.pipeline, conf)
-    return tell_started(arguments, f"rewind_{arguments.pipeline}", conf, rewind=requests.rewind_id)
+    dag_id = f"rewind_{arguments.pipeline}"
+    return _tell_started(arguments, dag_id, _asked(arguments, dag_id, conf), rewind=requests.rewind_id)
+
+
+def _asked(arguments: argparse.Namespace, dag_id: str, conf: Mapping[str, Any]) -> str:
+    """Start a run that plans, make its rewind known, and return the run's id."""
+    run_id = _started(dag_id, conf)
+    rewind_id, reason = requests.rewind_id(dag_id, run_id), conf.get("reason", "")
+    # Where no registry is in reach, or its lock is held too long, the run's first task makes it known.
+    with contextlib.suppress(RefusedError, RetryError), _registry() as connection:
+        plannings.ask(connection, rewind_id, arguments.pipeline, reason, dry_run=conf["dry_run"])
+    return run_id
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[Connection]:
+    with transaction(context.settings().registry_url, ASK_MILLISECONDS) as connection:
+        yield connection
 
 
 def _rollback(arguments: argparse.Namespace) -> int:
@@ -161,6 +185,13 @@ def _deploy(arguments: argparse.Namespace) -> int:
 
 
 def _abort(arguments: argparse.Namespace) -> int:
+    with transaction(context.settings().registry_url) as connection:
+        planning = plannings.abort(connection, arguments.rewind, arguments.reason)
+    if planning is not None:
+        _end_steps(planning)
+        body = {"rewind": planning.id, "state": lifecycle.ABORTED}
+        output.tell(arguments, body, [f"{planning.id}: aborted while it was planned; there is nothing to take back"])
+        return 0
     with snapshot(context.settings().registry_url) as connection:
         found, _ = rewinds.read_active(connection, arguments.rewind)
     conf = {"rewind_id": found.id} | ({"reason": arguments.reason} if arguments.reason else {})
@@ -169,7 +200,7 @@ def _abort(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _end_steps(found: Rewind) -> None:
+def _end_steps(found: Rewind | Planning) -> None:
     """End the tasks that run for a rewind: while one drives a step, its abort waits."""
     api, dag_id = context.airflow_api(), f"rewind_{found.pipeline}"
     going = [run for run in api.dag_runs(dag_id) if run["state"] == "running"]
@@ -190,7 +221,10 @@ def tell_started(
         conf: Parameters of its form.
         ids: By what it is, a function that gives the id of what the run does.
     """
-    run_id = _started(dag_id, conf)
+    return _tell_started(arguments, dag_id, _started(dag_id, conf), **ids)
+
+
+def _tell_started(arguments: argparse.Namespace, dag_id: str, run_id: str, **ids: Callable[[str, str], str]) -> int:
     named = {what: of(dag_id, run_id) for what, of in ids.items()}
     lines = [f"{dag_id}: run {run_id}", *(f"{what} {name}" for what, name in named.items())]
     output.tell(arguments, {"dag_id": dag_id, "run_id": run_id, **named}, lines)

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -33,10 +34,20 @@ class Guard:
         token: The lease's token, once taken.
     """
 
-    def __init__(self, settings: Settings, owner: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Keep what is needed; nothing is taken yet."""
+    def __init__(
+        self, settings: Settings, owner: str, step: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Keep what is needed; nothing is taken yet.
+
+        Args:
+            settings: The installation.
+            owner: Whose lease it is.
+            step: The step that works on a job before, or beside, its stream; empty for a stream.
+            clock: Seconds that only grow.
+        """
         self._settings = settings
         self._owner = owner
+        self._step = step
         self._clock = clock
         self._lock = -1
         self._stop = threading.Event()
@@ -54,7 +65,7 @@ class Guard:
         try:
             with transaction(self._settings.registry_url) as connection:
                 check_protocol(connection)
-                self.token = leases.take(connection, self._owner, leases.this_driver())
+                self.token = leases.take(connection, self._owner, replace(leases.this_driver(), step=self._step))
         except BaseException:
             os.close(self._lock)
             raise

@@ -46,6 +46,7 @@ class Holder:
         mark: What a step's submit carries in its environment, and so do all processes that it starts.
         driver: Id that a cluster gave to a step's driver; empty when the driver runs here.
         run: The task of a DAG run that submitted a step; empty for a stream.
+        step: The step that holds a job's lease in the place of its stream; empty for a stream.
         orphan: Whether the end of a step's driver was asked for and has not been seen.
     """
 
@@ -57,6 +58,7 @@ class Holder:
     driver: str = ""
     run: str = ""
     orphan: bool = False
+    step: str = ""
 
 
 @dataclass(frozen=True)

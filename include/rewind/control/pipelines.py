@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from rewind.control import suites
+from rewind.control import pipeline_lines, suites
 from rewind.control.json_schema import check
 from rewind.control.pipeline_schema import OVERRIDES, SCHEMA
 from rewind.core import names, times
@@ -77,7 +77,11 @@ def _there(folder: Path) -> list[str]:
 # Who watches asks for the same files again and again.
 @lru_cache(maxsize=PARSED_KEPT)
 def _parsed(name: str, text: str) -> Pipeline:
-    return parse(name, _loaded(name, text))
+    body = _loaded(name, text)
+    try:
+        return parse(name, body)
+    except RefusedError as refused:
+        raise pipeline_lines.located(name, text, refused) from None
 
 
 def parse(name: str, body: Any) -> Pipeline:
@@ -248,7 +252,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text()
     except (ValueError, OSError) as error:
-        raise _no_yaml(path.parent.name, error) from None
+        raise pipeline_lines.unreadable(path.parent.name, "", error) from None
 
 
 def _loaded(name: str, text: str) -> Any:
@@ -256,8 +260,4 @@ def _loaded(name: str, text: str) -> Any:
         return yaml.safe_load(text)
     # A date that does not exist, and too deep a nesting come as themselves.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _no_yaml(name, error) from None
-
-
-def _no_yaml(name: str, error: Exception) -> RefusedError:
-    return RefusedError(name, f"pipeline.yaml is no YAML ({error})", "Mend it")
+        raise pipeline_lines.unreadable(name, text, error) from None

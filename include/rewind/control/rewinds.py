@@ -17,6 +17,8 @@ from rewind.core.plan import Plan
 
 ABORTING = "abort.intent"
 """Name of the fact that a rewind is being aborted."""
+ASKED, OVER = "asked", "asked.over"
+"""Names of the facts that a rewind was asked for, and why it will have no plan (`control.plannings`)."""
 HIGHEST_LIMIT = 2**31 - 1
 """Records a second: the highest number that its column holds on PostgreSQL."""
 
@@ -123,12 +125,16 @@ def read(connection: Connection, rewind_id: str) -> Rewind:
     """Return a rewind.
 
     Raises:
-        RefusedError: There is none of that id.
+        RefusedError: There is none of that id, or it has no plan yet.
     """
     found = find(connection, rewind_id)
-    if found is None:
+    if found is not None:
+        return found
+    if fact(connection, rewind_id, ASKED) is None:
         raise RefusedError("rewind_id", f"rewind {rewind_id!r} is unknown", "Look at `python -m rewind status`")
-    return found
+    over = fact(connection, rewind_id, OVER)
+    cure = "Wait for its plan, or abort it" if over is None else "Trigger a new run"
+    raise RefusedError("rewind_id", f"rewind {rewind_id} {over or 'is being planned'}", cure)
 
 
 def read_active(connection: Connection, rewind_id: str) -> tuple[Rewind, Plan]:

@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import pipelines, rewind_rows, schema
+from rewind.control import pipelines, plannings, rewind_rows, schema
 from rewind.control.database import now as registry_now
 from rewind.control.pipelines import Broken
+from rewind.control.plannings import Planning
 from rewind.control.snapshot import snapshot
 from rewind.control.status_garbage import Garbage, Leftovers
 from rewind.control.status_jobs import Ends, Job, Jobs
@@ -58,6 +59,7 @@ class PipelineView:
         deletions: What has been deleted of it, oldest first.
         garbage: What is still to be deleted, and when.
         nights: Its newest nightly replays, oldest first.
+        planning: Its rewinds that have no plan yet, oldest first.
     """
 
     name: str
@@ -71,6 +73,7 @@ class PipelineView:
     deletions: tuple[Deleted, ...] = ()
     garbage: tuple[Garbage, ...] = ()
     nights: tuple[NightView, ...] = ()
+    planning: tuple[Planning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,7 @@ class _Held:
         self._rewinds = Rewinds(connection, [rewind for found in shown.values() for rewind in found], now)
         self._leftovers, self._gone = Leftovers(connection, now), _deletions(connection, wanted)
         self._nights = nights_by_pipeline(connection, wanted.pipeline)
+        self._planning = plannings.being_made(connection, wanted.pipeline)
         self._pointers = {row.pipeline: row for row in connection.execute(select(schema.pointers))}
         self._names = _deployed_names(connection, wanted.pipeline)
         self._mirrors = Mirrors(connection, now, url)
@@ -213,6 +217,7 @@ class _Held:
             deletions=tuple(self._gone.get(name, ())),
             garbage=self._leftovers.of(jobs),
             nights=self._nights.get(name, ()),
+            planning=tuple(one for one in self._planning if one.pipeline == name),
         )
 
 

@@ -18,6 +18,8 @@ ENDED = (lifecycle.RETIRED, lifecycle.ABORTED, lifecycle.COLLECTED)
 """States of a job whose stream must not run."""
 DRIVEN = ("alive", "draining", "starting", "elsewhere")
 """States of a driver that is there, or may be."""
+AT_WORK = {"backfill": "backfilling", "merge": "merging"}
+"""What a step does that holds the lease of its job."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +27,17 @@ class Driver:
     """What is known of a stream's driver.
 
     Attributes:
-        state: alive, draining, starting, waiting (backing off), quarantined, drained, dead (wished for, but not
-            there), orphan (its JVM without its Python, or alive for a job that has ended), elsewhere (on another
-            host, unseen) or none (never wished for).
+        state: alive, draining, starting, backfilling or merging (a step's own driver), waiting (backing off),
+            quarantined, drained, dead (wished for, but not there), orphan (its JVM without its Python, or alive for
+            a job that has ended), elsewhere (on another host, unseen) or none (never wished for).
         pid: Its pid, when it is alive on this host.
         token: Token of the last lease, 0 before the first.
         failures: Failures since the last healthy hour.
         last_failure: How the last one ended.
+        cause: The same in one line: exception, message, and where in the pipeline's own code.
         next_start_at: No start before this instant, UTC.
         paused: That the DAG which supervises it is paused, and how that ends; empty when it is not.
+        step: The step whose driver it is; empty for that of a stream.
     """
 
     state: str
@@ -41,12 +45,14 @@ class Driver:
     token: int = 0
     failures: int = 0
     last_failure: str | None = None
+    cause: str = ""
     next_start_at: datetime | None = None
     paused: str = ""
+    step: str = ""
 
     def why(self, unknown: str) -> str:
         """Return why it does not run: its DAG, its last failure, or what is said where neither is known."""
-        return self.paused or self.last_failure or unknown
+        return self.paused or self.cause or unknown
 
 
 class Drivers:
@@ -67,7 +73,8 @@ def _driver(stream: Stream | None, lease: Lease | None, state: str, now: datetim
     seen = Driver("none", token=0 if lease is None else lease.token)
     if stream is not None:
         paused = streams.paused(stream.paused_dag) if stream.paused_dag and stream.wish == streams.RUN else ""
-        seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure, paused=paused)
+        seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure, cause=stream.cause)
+        seen = replace(seen, paused=paused)
     holder = None if lease is None else lease.holder
     if holder is not None and leases.alive(holder):
         return _held(seen, holder, stream, state)
@@ -75,10 +82,14 @@ def _driver(stream: Stream | None, lease: Lease | None, state: str, now: datetim
 
 
 def _held(seen: Driver, holder: Holder, stream: Stream | None, state: str) -> Driver:
+    seen = replace(seen, step=holder.step)
     if holder.host != socket.gethostname():
         return replace(seen, state="elsewhere")
     python = holder.processes[0]
-    if leases.process_of(python.pid) != python or state in ENDED or stream is None:
+    lives = leases.process_of(python.pid) == python and state not in ENDED
+    if lives and holder.step:
+        return replace(seen, state=AT_WORK[holder.step], pid=python.pid)
+    if not lives or stream is None:
         return replace(seen, state="orphan", pid=python.pid)
     return replace(seen, state="draining" if stream.wish == streams.DRAIN else "alive", pid=python.pid)
 

@@ -15,7 +15,7 @@ from rewind.control.status_backfill import Backfill, backfill_of
 from rewind.control.status_jobs import Job
 from rewind.control.status_steps import DONE, FAILED, RUNNING, Steps, StepView
 from rewind.control.verdicts import Approval, Verdict
-from rewind.core import comparing, lifecycle
+from rewind.core import causes, comparing, lifecycle
 from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
 
@@ -131,7 +131,7 @@ def _for_a_mend(view: RewindView, _job: Job | None, _now: datetime) -> str:
     if failed is None:
         return ""
     evidence = failed.evidence if isinstance(failed.evidence, dict) else {}
-    why = next((f": {evidence[name]}" for name in WHY if evidence.get(name)), "")
+    why = next((f": {causes.headline(str(evidence[name]))}" for name in WHY if evidence.get(name)), "")
     cure = "clear it in Airflow" if failed.name in FORWARD_ONLY else f"abort_{view.plan.request.pipeline} takes it back"
     return f"{failed.name} failed (attempt {failed.attempt}){why}; {cure}"
 

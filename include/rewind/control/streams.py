@@ -10,6 +10,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from rewind.control import schema
 from rewind.control.database import now
+from rewind.core import causes
 from rewind.core.errors import RefusedError
 
 RUN, DRAIN = "run", "drain"
@@ -33,7 +34,7 @@ class Stream:
         wish: run or drain.
         starts: How often a driver was started.
         failures: Failures since the last healthy hour.
-        last_failure: How the last one ended.
+        last_failure: How the last one ended: its cause in the first line, then what was found of it.
         next_start_at: No start before this instant, UTC.
         quarantined_at: Since when it is set aside, UTC; None when it is not.
         launched: The spark-submit that was started last (`pid`, `started`), until its end has been seen.
@@ -52,6 +53,11 @@ class Stream:
     launched: dict[str, int] | None
     launched_at: datetime | None
     paused_dag: str | None = None
+
+    @property
+    def cause(self) -> str:
+        """Why the last driver ended, in one line; empty when none has failed."""
+        return causes.headline(self.last_failure)
 
 
 def read(connection: Connection, owner: str) -> Stream | None:

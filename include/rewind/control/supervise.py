@@ -17,12 +17,14 @@ from rewind.control.bundle import Bundle
 from rewind.control.database import now, transaction
 from rewind.control.leases import Process
 from rewind.control.streams import Stream
-from rewind.core import names
+from rewind.core import causes, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import QuarantineError, RetryError
 from rewind.core.settings import Settings
 
 HEALTHY = timedelta(hours=1)
+OUTPUT_BYTES = 1_000_000
+"""How much of a driver's output is searched for the cause of its end."""
 
 RUNNING, STARTING, WAITING, DRAINING, DRAINED, QUARANTINED = (
     "running",
@@ -69,11 +71,13 @@ class Ended:
 
     Attributes:
         launched: Its process, as the registry holds it.
-        words: The end of its output.
+        output: Name of what it wrote; empty when it wrote nothing.
+        text: The end of that.
     """
 
     launched: dict[str, int] | None
-    words: str
+    output: str
+    text: str
 
 
 def look(settings: Settings, owner: str) -> Sighting:
@@ -97,7 +101,7 @@ def look(settings: Settings, owner: str) -> Sighting:
         if seen is not None:
             return _started(settings, stream, seen)
         # Outside: no transaction waits for a disk. Whether it is this driver that has ended is looked at once more.
-        ended = Ended(stream.launched, _last_words(settings, owner))
+        ended = Ended(stream.launched, *_output(settings, owner))
 
 
 def _started(settings: Settings, stream: Stream, number: int) -> Sighting:
@@ -106,7 +110,7 @@ def _started(settings: Settings, stream: Stream, number: int) -> Sighting:
         process = launch(settings, owner, stream.kind, number)
     except Exception as error:
         with transaction(settings.registry_url) as connection:
-            streams.count_failure(connection, owner, f"{type(error).__name__}: {error}")
+            streams.count_failure(connection, owner, causes.of_error(error))
         raise
     return Sighting(STARTING, f"{owner}: started driver {number}, pid {process.pid}")
 
@@ -237,7 +241,7 @@ def _living(connection: Connection, stream: Stream) -> Sighting | None:
 def _begun(connection: Connection, stream: Stream, ended: Ended | None) -> Sighting | int:
     """Record the end of the last driver, and return the number of the one to start now, or why there is none."""
     if stream.launched is not None and ended is not None and stream.wish == streams.RUN:
-        stream = _ended(connection, stream.owner, ended.words)
+        stream = _ended(connection, stream.owner, ended)
     streams.set_launched(connection, stream.owner, None)
     blocked = _blocked(stream)
     if blocked is not None:
@@ -255,12 +259,13 @@ def _attached(connection: Connection, stream: Stream, who: str) -> Sighting:
     return Sighting(state, f"{stream.owner}: {state}, {who}")
 
 
-def _ended(connection: Connection, owner: str, words: str) -> Stream:
+def _ended(connection: Connection, owner: str, ended: Ended) -> Stream:
     # As `steps.main.run` writes it. An hour without broker would else quarantine every stream.
-    away = f" {RetryError.__name__}: " in words
-    if f" {QuarantineError.__name__}: " in words:
-        return streams.set_aside(connection, owner, words)
-    return (streams.count_absence if away else streams.count_failure)(connection, owner, words)
+    cause, told = causes.cause(ended.text), causes.told(ended.text, ended.output)
+    if cause.startswith(f"{QuarantineError.__name__}: "):
+        return streams.set_aside(connection, owner, told)
+    away = cause.startswith(f"{RetryError.__name__}: ")
+    return (streams.count_absence if away else streams.count_failure)(connection, owner, told)
 
 
 def _this_process() -> Process:
@@ -282,21 +287,20 @@ def _blocked(stream: Stream) -> Sighting | None:
     if stream.quarantined_at is not None:
         cure = "mend the cause, then wish it to run again (`python -m rewind run`)"
         return Sighting(
-            QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.last_failure}"
+            QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.cause}"
         )
     if stream.next_start_at is not None and timedelta(0) < stream.next_start_at - now() <= streams.LONGEST_PAUSE:
         # A longer pause was never set: the clock was set back since, and the stream would stand still as long.
-        told = f"next start at {stream.next_start_at}Z after {stream.failures} failures; {stream.last_failure}"
+        told = f"next start at {stream.next_start_at}Z after {stream.failures} failures; {stream.cause}"
         return Sighting(WAITING, f"{stream.owner}: {told}")
     return None
 
 
-def _last_words(settings: Settings, owner: str) -> str:
+def _output(settings: Settings, owner: str) -> tuple[str, str]:
+    """Return the name of what the last driver wrote, and its end."""
     outputs = sorted(log_folder(settings, owner).glob("driver.*.out"), key=lambda p: p.stat().st_mtime)
     if not outputs:
-        return "it left no output"
-    lines = [line for line in outputs[-1].read_text(errors="replace").splitlines() if line.strip()]
-    # An error of Spark goes on with its plan for many lines: what it says stands in the first.
-    errors = [n for n, line in enumerate(lines) if " ERROR [" in line]
-    words = lines[errors[-1] :] if errors else lines[-8:]
-    return f"{outputs[-1]}: " + " | ".join(words)[:2_000]
+        return "", ""
+    with outputs[-1].open("rb") as file:
+        file.seek(max(0, outputs[-1].stat().st_size - OUTPUT_BYTES))
+        return str(outputs[-1]), file.read().decode(errors="replace")

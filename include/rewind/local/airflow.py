@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
@@ -21,7 +21,7 @@ from rewind.control import jvm
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.settings import Settings
 from rewind.local import airflow_config, ports, process_table, processes, readiness, watched
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.local.airflow_api import AT_ONCE, AirflowApi, AirflowApiError
 from rewind.local.processes import Command, Process
 from rewind.local.progress import Look, Progress
 from rewind.local.readiness import WAITS
@@ -51,6 +51,8 @@ OF_DAGS = (
     "REWIND_SPARK_HISTORY",
 )
 """What may be chosen beside the settings, and is read in DAG files alone."""
+OF_TASKS = ("AIRFLOW__METRICS__OTEL_ON", "REWIND_MIRROR_RETAIN_HOURS", "SPARK_CONF_DIR")
+"""What may be chosen too, and is read by Airflow itself, by tasks and by drivers."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Airflow:
         dags: Folder of the DAG files.
         plugins: Folder of the plugins.
         database: URL of its database on PostgreSQL; empty for SQLite in its home.
-        of_dags: What was chosen of `OF_DAGS`.
+        of_dags: What was chosen of `OF_DAGS` and `OF_TASKS`.
     """
 
     settings: Settings
@@ -88,9 +90,9 @@ class Airflow:
         """Password of the user `admin`."""
         return airflow_config.passwords(self.home)["admin"]
 
-    def api(self) -> AirflowApi:
-        """Return a client of its REST API for the user `admin`."""
-        return AirflowApi(self.url, "admin", self.password)
+    def api(self, pauses: Sequence[float] = AT_ONCE) -> AirflowApi:
+        """Return a client of its REST API for the user `admin`, which tries again after each of some pauses."""
+        return AirflowApi(self.url, "admin", self.password, pauses)
 
     def environment(self) -> dict[str, str]:
         """Return the environment of its processes, and so of every task."""

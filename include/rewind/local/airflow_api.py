@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -13,7 +15,10 @@ from rewind.core.answers import settled
 from rewind.core.errors import RetryError, RewindError
 
 TIMEOUT_SECONDS = 30
-READ_TRIES = 3
+AT_ONCE = (0.0, 0.0)
+"""Seconds before each further try of somebody who looks again by himself."""
+PATIENT = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""The same of a command: on SQLite Airflow's processes hold each other up, most of all when they have just started."""
 PAGE = 100
 
 
@@ -34,11 +39,20 @@ class AirflowApiError(RewindError):
 class AirflowApi:
     """The REST API of one Airflow, as one user.
 
-    Every method raises `AirflowApiError` when Airflow refuses and `RetryError` when it does not answer; one that only
-    reads also when Airflow fails to: on SQLite its processes hold each other up now and then.
+    Every method raises `AirflowApiError` when Airflow refuses, and `RetryError` when it still does not answer, or fails
+    to, after some tries. What was asked for is done once: a run has its id before it is asked for, so that a further
+    try which meets a conflict has found the work of an earlier one.
     """
 
-    def __init__(self, url: str, user: str, password: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        user: str,
+        password: str,
+        pauses: Sequence[float] = AT_ONCE,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._pauses, self._sleep = pauses, sleep
         self._url = url.rstrip("/")
         self._credentials = {"username": user, "password": password}
         self._token: str | None = None
@@ -84,12 +98,14 @@ class AirflowApi:
         Args:
             dag_id: The DAG.
             conf: Parameters of the form; Airflow checks them by their schema.
-            run_id: Id of the run; None lets Airflow make one.
+            run_id: Id of the run; None for a new one.
             logical_date: None for a run without one, as from the form.
         """
         date = logical_date.isoformat() if logical_date else None
-        body = {"conf": dict(conf), "logical_date": date} | ({"dag_run_id": run_id} if run_id else {})
-        return self._object("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)
+        run_id = run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
+        body = {"conf": dict(conf), "logical_date": date, "dag_run_id": run_id}
+        made = self.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)
+        return dict(made) if made else self.dag_run(dag_id, run_id)
 
     def dag_runs(self, dag_id: str) -> list[dict[str, Any]]:
         """Return the runs of a DAG; `~` means of all."""
@@ -117,7 +133,8 @@ class AirflowApi:
         """Clear tasks of a run so that they run again."""
         chosen = {"dag_run_id": run_id, "task_ids": list(task_ids), "include_downstream": downstream}
         options = {"dry_run": False, "only_failed": False, "reset_dag_runs": True}
-        self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", chosen | options)
+        # Done twice it would clear what has begun again.
+        self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", chosen | options, pauses=())
 
     def hitl_pending(self, dag_id: str = "~", run_id: str = "~") -> list[dict[str, Any]]:
         """Return the questions to people that wait for an answer; `~` means of all.
@@ -135,7 +152,7 @@ class AirflowApi:
         task_id: str,
         options: Sequence[str],
         params: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> None:
         """Answer a question to people.
 
         Args:
@@ -146,16 +163,32 @@ class AirflowApi:
             params: Values of the form beside them.
         """
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/-1/hitlDetails"
-        return self._object("PATCH", path, {"chosen_options": list(options), "params_input": dict(params or {})})
+        self.call("PATCH", path, {"chosen_options": list(options), "params_input": dict(params or {})})
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send any request as the user and return the parsed answer, None when it is empty."""
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        pauses: Sequence[float] | None = None,
+    ) -> Any:
+        """Send any request as the user and return the parsed answer.
+
+        Args:
+            method: HTTP method.
+            path: Path with query.
+            body: Sent as JSON.
+            pauses: Seconds before each further try; None for the usual ones.
+
+        Returns:
+            The answer; None when it is empty, or when only an earlier try got through, which gave none.
+        """
         try:
-            return self._send(method, path, body, self._token or self._login())
+            return self._send(method, path, body, self._token or self._login(), pauses)
         except AirflowApiError as refused:
-            if refused.status != 401:
+            if refused.status != HTTPStatus.UNAUTHORIZED:
                 raise
-            return self._send(method, path, body, self._login())
+            return self._send(method, path, body, self._login(), pauses)
 
     def _object(self, method: str, path: str, body: Mapping[str, Any] | None = None, **options: None) -> dict[str, Any]:
         answer = self._send(method, path, body, None) if options else self.call(method, path, body)
@@ -174,26 +207,36 @@ class AirflowApi:
         self._token = str(self._send("POST", "/auth/token", self._credentials, None)["access_token"])
         return self._token
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, token: str | None) -> Any:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        token: str | None,
+        pauses: Sequence[float] | None = None,
+    ) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         data = None if body is None else json.dumps(body).encode()
         asked = request.Request(self._url + path, data, headers, method=method)
-        # Reading again is harmless, and a busy machine answers late; a POST may have been carried out.
-        for left in reversed(range(READ_TRIES if method == "GET" else 1)):
+        failed = ""
+        for pause in (0.0, *(self._pauses if pauses is None else pauses)):
+            if failed:
+                self._sleep(pause)
             try:
                 with self._opener.open(asked, timeout=TIMEOUT_SECONDS) as answer:
                     text = answer.read()
-                break
+                return json.loads(text) if text else None
             except error.HTTPError as refused:
                 problem = AirflowApiError(method, path, refused.code, _detail(refused.read()))
-                if method == "GET" and refused.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                    raise RetryError(str(problem)) from refused
-                raise problem from refused
+                if failed and refused.code == HTTPStatus.CONFLICT:
+                    return None
+                if refused.code < HTTPStatus.INTERNAL_SERVER_ERROR or pauses == ():
+                    raise problem from refused
+                failed = str(problem)
             except OSError as unreachable:
-                if not left:
-                    raise RetryError(f"Airflow does not answer at {self._url}: {unreachable}") from unreachable
-        return json.loads(text) if text else None
+                failed = f"Airflow does not answer at {self._url}: {unreachable}"
+        raise RetryError(failed)
 
 
 def _run(dag_id: str, run_id: str) -> str:

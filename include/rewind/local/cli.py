@@ -45,7 +45,7 @@ def _up(arguments: argparse.Namespace) -> int:
     voice = Voice(Console(stderr=True))
     with voice.doing("Starting the broker and Airflow"):
         running = stack.up(home(), voice=voice)
-        errors = {failed["filename"]: _last_line(failed) for failed in running.api().import_errors()}
+        errors = {failed["filename"]: _error_of(failed) for failed in running.api().import_errors()}
     broken = [Text.assemble(("cannot be imported: ", "red"), f"{name}: {line}") for name, line in errors.items()]
     body = {"airflow": running.airflow_url, "kafka": running.broker.bootstrap, "cannot_be_imported": errors}
     output.show(arguments, body, summary(running), *broken)
@@ -93,5 +93,8 @@ def _logs(arguments: argparse.Namespace) -> int:
         return 0
 
 
-def _last_line(failed: dict[str, str]) -> str:
-    return failed["stack_trace"].strip().splitlines()[-1]
+def _error_of(failed: dict[str, str]) -> str:
+    """Return the error below the frames of a traceback: of several broken folders, a line each."""
+    lines = failed["stack_trace"].strip().splitlines()
+    framed = [n for n, line in enumerate(lines) if line[:1].isspace() or line.startswith("Traceback ")]
+    return "\n".join(lines[max(framed, default=-1) + 1 :])

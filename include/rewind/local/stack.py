@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from rewind.control import database, installation, supervise
 from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
 from rewind.local.airflow import Airflow
-from rewind.local.airflow_api import AirflowApi
+from rewind.local.airflow_api import AT_ONCE, AirflowApi
 from rewind.local.airflow_config import DATABASE_FIELD, check_database, write_private
 from rewind.local.processes import Process
 from rewind.local.voice import SILENT, Voice
@@ -60,9 +60,9 @@ class Stack:
         """Password of `user`."""
         return self.airflow.password
 
-    def api(self) -> AirflowApi:
-        """Return a client of Airflow's REST API as `user`."""
-        return self.airflow.api()
+    def api(self, pauses: Sequence[float] = AT_ONCE) -> AirflowApi:
+        """Return a client of Airflow's REST API as `user`, which tries again after each of some pauses."""
+        return self.airflow.api(pauses)
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def up(
         home: Folder of everything local.
         dags: Folder of the DAG files.
         plugins: Folder of Airflow's plugins.
-        environment: Where ports, Airflow's database, all `REWIND_*` settings but home and broker, and `airflow.OF_DAGS`
-            are chosen.
+        environment: Where ports, Airflow's database, all `REWIND_*` settings but home and broker, `airflow.OF_DAGS` and
+            `airflow.OF_TASKS` are chosen.
         voice: Says what is waited for.
 
     Raises:
@@ -167,8 +167,13 @@ def _with_broker(
     kafka = broker.start(home, kafka_port, jars=jars(home, chosen), waits=waits)
     settings = _settings(home, kafka, {**kept.get("environment", {}), **chosen})
     dags, plugins = dags or _folder("dags", kept), plugins or _folder("plugins", kept)
-    of_dags = {name: value for name in airflow.OF_DAGS if (value := chosen.get(name))}
-    return Stack(Airflow(settings, port, dags, plugins, url, {**kept.get("of_dags", {}), **of_dags}), kafka)
+    return Stack(Airflow(settings, port, dags, plugins, url, _passed_on(kept, chosen)), kafka)
+
+
+def _passed_on(kept: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return what reaches Airflow beside the settings: what is chosen now, else what a stack that runs was told."""
+    names = (*airflow.OF_DAGS, *airflow.OF_TASKS)
+    return {**kept.get("of_dags", {}), **{name: value for name in names if (value := chosen.get(name))}}
 
 
 def _folder(name: str, kept: Mapping[str, Any]) -> Path:

@@ -76,7 +76,7 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
         return backfilled.evidence(settings, work.rewind_id, work.plan)
     spark = session_of(work.generation, work.pipeline)
     history = History(spark, settings, work.pipeline, work.generation.topic_id)
-    with Guard(settings, plan.job_id) as guard:
+    with Guard(settings, plan.job_id, "backfill") as guard:
         if plan.touches is not None:
             return _windows(settings, work, spark, guard, history, plan.touches)
         if work.pipeline.stateful:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rewind.control import rewinds
 from rewind.control.database import transaction
+from rewind.core import causes
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings, from_environment
 from rewind.steps import failures
@@ -56,7 +57,7 @@ def recorded(settings: Settings, rewind_id: str, step: str, body: Callable[[int]
         evidence = body(attempt)
     except BaseException as thrown:
         error = failures.typed(thrown)
-        _end(settings, rewind_id, step, attempt, "failed", {"error": f"{type(error).__name__}: {error}"})
+        _end(settings, rewind_id, step, attempt, "failed", {"error": causes.of_error(error)})
         if error is thrown:
             raise
         raise error from thrown

@@ -45,7 +45,7 @@ def maintain(spark: SparkSession, settings: Settings, topic: str, now: datetime)
 
 def configured_hours() -> float:
     """Return how long files are kept that no newer version of a mirror needs, while no plan pins an older one."""
-    return float(os.environ.get("REWIND_MIRROR_RETAIN_HOURS", MIRROR_KEEPS_SECONDS / 3600))
+    return float(os.environ.get("REWIND_MIRROR_RETAIN_HOURS") or MIRROR_KEEPS_SECONDS / 3600)
 
 
 def retain_hours(spark: SparkSession, settings: Settings, path: str, topic: str, now: datetime) -> float:

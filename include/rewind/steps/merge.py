@@ -60,7 +60,7 @@ def _merge(settings: Settings, rewind_id: str) -> dict[str, Any]:
 
 def _send(settings: Settings, plan: Plan, live: Generation, repair: Generation) -> int:
     spark = session(f"merge {repair.job_id}", plan.config["session_time_zone"])
-    with Guard(settings, repair.job_id) as guard:
+    with Guard(settings, repair.job_id, "merge") as guard:
         if thaw(live.frozen["config"]).output_format == DELTA:
             guard.check()
             return _copy(spark, settings, repair, live)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import Mirror
 from rewind.adapters.session import session
-from rewind.control import bundle, generations, pipelines, requests, rewinds, supervise, tables
+from rewind.control import bundle, generations, pipelines, plannings, requests, rewinds, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.ports import Lifecycle
@@ -37,8 +37,8 @@ def run(settings: Settings, rewind_id: str, pipeline: str, request: str) -> None
     """Make or take up the plan of a rewind; unless it is a dry run the rewind becomes active with it.
 
     Raises:
-        RefusedError: The request cannot be carried out, or the mirror has lost records of its range; nothing has been
-            changed.
+        RefusedError: The request cannot be carried out, was aborted meanwhile, or the mirror has lost records of its
+            range; nothing has been changed.
     """
     parameters = _parameters(request)
     main.recorded(settings, rewind_id, "plan", lambda _: _plan(settings, rewind_id, pipeline, parameters))
@@ -46,6 +46,7 @@ def run(settings: Settings, rewind_id: str, pipeline: str, request: str) -> None
 
 def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[str, Any]) -> dict[str, Any]:
     with transaction(settings.registry_url) as connection:
+        plannings.refuse_aborted(connection, rewind_id)
         known = rewinds.find(connection, rewind_id)
         if known is not None:
             # Cleared after it was planned: the plan of a rewind does not change under it.
@@ -55,6 +56,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
     # A dry run costs no pass over the history, and a release reads none of it.
     proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
     with side_effect("rewind.open"), transaction(settings.registry_url) as connection:
+        plannings.refuse_aborted(connection, rewind_id)
         rewinds.store_plan(connection, made)
         if not dry_run:
             rewinds.open_rewind(connection, rewind_id, made)

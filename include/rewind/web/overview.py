@@ -37,6 +37,7 @@ def _card(view: PipelineView, mirror: Mirror | None) -> dict[str, Any]:
         "others": [_job(job) for job in view.jobs if job.state in (lifecycle.CANDIDATE, lifecycle.STANDBY)],
         "mirror": mirror,
         "active": None if active is None else _active(active),
+        "planning": [{"id": one.id, "told": one.told()} for one in view.planning],
         "last": next(({"id": r.id, "state": r.state} for r in view.rewinds if r is not active), None),
         "garbage": [{"job_id": g.job_id, "things": len(g.things), "waits": g.waits} for g in view.garbage],
         "nights": view.nights,
@@ -52,6 +53,8 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
         return NOTHING_LIVE
     if live.driver.state not in ("alive", "starting", "elsewhere"):
         return f"the driver of {live.job_id} is {live.driver.state}: {live.driver.why('no failure is known')}"
+    if active is None and view.planning:
+        return f"{view.planning[-1].id} is being planned"
     if active is None:
         told = [f"{live.job_id} is live", live.watermark.told() if live.watermark else "", _drift(view)]
         return "; ".join(text for text in told if text)

@@ -140,6 +140,8 @@ RULES = (
         "if unknown := fields.keys() - Pipeline.__dataclass_fields__.keys():",
         "if (unknown := fields.keys() - Pipeline.__dataclass_fields__.keys()) and False:",
     ),
+    Fault("cause-cut-off", SIDES, "causes.told", "rest[-LONGEST_REST:]", "rest[:LONGEST_REST]"),
+    Fault("outermost-cause-told", GUARD, "causes._root", ".partition(_DIRECTLY)[0]", ""),
     Fault("last-look-past-the-end", COMPARISON, "observing.next_look", "return min(", "return max("),
 )
 FAULTS = (*PLAN, *RULES)

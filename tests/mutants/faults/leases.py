@@ -117,5 +117,13 @@ FAULTS = (
         "now() + AWAY_PAUSE, ",
         'now() + AWAY_PAUSE, "failures": needed(connection, owner).failures + 1, ',
     ),
+    Fault("backfill-shown-as-an-orphan", GUARD, "status_drivers._held", "if lives and holder.step:", "if False:"),
+    Fault(
+        "world-that-is-away-counted",
+        REACTION,
+        "supervise._ended",
+        "(streams.count_absence if away else streams.count_failure)",
+        "streams.count_failure",
+    ),
     Fault("quarantine-survives-a-wish", EFFECT, "streams.wish", '"quarantined_at": None, ', ""),
 )

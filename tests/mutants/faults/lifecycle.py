@@ -33,8 +33,16 @@ NOT_ANNOUNCED = Fault(
     "if old_job is not None:",
 )
 
+ABORTED_PLANNED = Fault(
+    "aborted-plan-opens-a-rewind",
+    GUARD,
+    "plannings.refuse_aborted",
+    "if rewinds.find(connection, rewind_id) is None and ",
+    "if False and ",
+)
 FAULTS = (
     TWO_ACTIVE,
+    ABORTED_PLANNED,
     UNANSWERED,
     OLD_VERDICT,
     NOT_ANNOUNCED,

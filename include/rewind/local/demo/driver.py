@@ -115,7 +115,7 @@ def _successor(world: World, job_id: str, token: int) -> Look[int]:
         found, stream = leases.read(connection, job_id), streams.needed(connection, job_id)
     if stream.quarantined_at is not None:
         log = supervise.log_folder(world.settings, job_id)
-        raise DemoError(f"{job_id} is quarantined: {stream.last_failure}. Its logs: {log}")
+        raise DemoError(f"{job_id} is quarantined: {stream.cause}. Its logs: {log}")
     fresh = found is not None and found.token > token and found.holder is not None and leases.alive(found.holder)
     far = f"{stream.starts} drivers were started, {stream.failures} have failed"
     return Look(found.token if found is not None and fresh else None, far, (stream.starts, stream.failures))

@@ -164,7 +164,7 @@ class Scenario:
         job = self._job(job_id)
         if job.driver.state == "quarantined":
             log = supervise.log_folder(self._world.settings, job_id)
-            raise DemoError(f"{job_id} is quarantined: {job.driver.last_failure}. Its logs: {log}")
+            raise DemoError(f"{job_id} is quarantined: {job.driver.cause}. Its logs: {log}")
         done = job.lag is not None and job.lag <= CAUGHT_UP and job.last_batch_at is not None
         return Look(done or None, _of(job.position, job.lag), job.position)
 

@@ -33,13 +33,16 @@ export const ago = (text) => (text ? `${span((serverNow() - Date.parse(text)) / 
 
 export const TONES = {
   consistent: "good", drifted: "bad", live: "good", alive: "good", done: "good", pass: "good", finished: "good", approve: "good", deleted: "quiet",
-  running: "busy", candidate: "busy", active: "busy", starting: "busy",
+  running: "busy", candidate: "busy", active: "busy", starting: "busy", backfilling: "busy", merging: "busy",
   waiting: "warn", standby: "warn", draining: "warn", elsewhere: "warn", rolled_back: "warn",
   failed: "bad", fail: "bad", error: "bad", dead: "bad", orphan: "bad", quarantined: "bad", refused: "bad", reject: "bad", aborted: "warn",
 };
 
 /** A state as a word, never by colour alone. */
 export const badge = (word) => h("span", { class: `badge ${TONES[word] ?? "quiet"}` }, word || "none");
+
+/** What a driver does, and whose it is when a step has it. */
+export const driving = (driver) => [badge(driver.state), driver.step && ` step ${driver.step}`];
 
 /** The address of a report in an evidence folder. */
 export const report = (id, name) => `api/rewinds/${encodeURIComponent(id)}/evidence/${encodeURIComponent(name)}`;

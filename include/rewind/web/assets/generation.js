@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { rateChart } from "./chart.js";
 import { openable } from "./files.js";
-import { badge, behind, facts, instant, link, rate, section, table, vector, whole } from "./format.js";
+import { badge, behind, driving, facts, instant, link, rate, section, table, vector, whole } from "./format.js";
 
 export const path = (id) => `api/generations/${encodeURIComponent(id)}`;
 export const title = (id) => `Generation ${id}`;
@@ -13,12 +13,12 @@ export function page(body, id) {
     h("h1", {}, "Generation ", h("code", {}, id), " ", badge(job.state)),
     facts(
       ["Pipeline", body.pipeline], ["Live now", body.live ? link("generation", body.live) : "nothing"],
-      ["Driver", badge(job.driver.state)], ["Lag", behind(job.lag)], ["Rate", rate(job.rate)],
+      ["Driver", driving(job.driver)], ["Lag", behind(job.lag)], ["Rate", rate(job.rate)],
       ["Reads", job.source_topic], ["Writes", job.output_topic], ["Dead letters", job.dead_letter_topic],
       ["Start", vector(job.start)], ["Handoff", vector(job.handoff)], ["Position", vector(job.position)],
       body.state_bytes !== null && ["State", `${whole(body.state_bytes)} bytes on disk`],
       job.watermark && ["Watermark", instant(job.watermark.at)], ["Bundle", h("code", {}, job.bundle)],
-      job.grace_until && ["Kept until", instant(job.grace_until)], job.driver.last_failure && ["Last failure", job.driver.last_failure], job.note && ["Note", job.note],
+      job.grace_until && ["Kept until", instant(job.grace_until)], job.driver.cause && ["Last failure", failure(job.driver)], job.note && ["Note", job.note],
     ),
     body.live !== id && section("Differs from live", table("What differs", ["what", "live", "this"], body.differences.map((d) => [d.what, h("code", {}, d.what), d.live || "absent", d.candidate || "absent"]), "nothing")),
     section("Manifest", table("What it owns", ["name", "kind", "id", "state"], body.manifest.map((e) => [`${e.kind} ${e.name}`, e.name, e.kind, e.resource_id ?? "", badge(e.state)]))),
@@ -29,6 +29,12 @@ export function page(body, id) {
       table("Deleted", ["name", "kind", "result", "when"], body.deletions.map((d, n) => [n, d.name, d.kind, badge(d.result), instant(d.at)]))),
     section("Logs", openable(`Logs of ${id}`, body.logs[id], (name) => `api/streams/${encodeURIComponent(id)}/logs/${encodeURIComponent(name)}`)),
   ];
+}
+
+/** The cause, and folded what it was found in. */
+function failure({ cause, last_failure: kept }) {
+  const rest = kept.slice(kept.indexOf("\n") + 1);
+  return [h("span", {}, cause), kept.includes("\n") && h("details", { key: "failure" }, h("summary", {}, "Output"), h("pre", { tabindex: "0", "aria-label": "Output of the driver that failed" }, rest))];
 }
 
 function code(files) {

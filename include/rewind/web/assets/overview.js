@@ -1,6 +1,6 @@
 // Each pipeline on one card.
 import { h } from "./dom.js";
-import { TONES, ago, airflow, badge, bar, behind, facts, instant, link, rate, report, span, tab, table } from "./format.js";
+import { TONES, ago, airflow, badge, bar, behind, driving, facts, instant, link, rate, report, span, tab, table } from "./format.js";
 
 export const path = () => "api/overview";
 export const title = () => "Overview";
@@ -17,7 +17,8 @@ function card(pipeline) {
     pipeline.live && live(pipeline),
     pipeline.nights.length > 0 && nights(pipeline.nights),
     pipeline.active && active(pipeline.active),
-    pipeline.others.length > 0 && table("Beside it", ["job", "state", "driver", "lag"], pipeline.others.map((job) => [job.job_id, link("generation", job.job_id), badge(job.state), badge(job.driver.state), behind(job.lag)])),
+    pipeline.planning.map((one) => h("p", { class: "quiet", key: `planning ${one.id}` }, `rewind ${one.id}: ${one.told}`)),
+    pipeline.others.length > 0 && table("Beside it", ["job", "state", "driver", "lag"], pipeline.others.map((job) => [job.job_id, link("generation", job.job_id), badge(job.state), driving(job.driver), behind(job.lag)])),
     pipeline.garbage.map((g) => h("p", { class: "quiet", key: `garbage ${g.job_id}` }, `garbage of ${g.job_id}: ${g.things} things, ${g.waits}`)),
     h("p", { class: "links" }, pipeline.live && airflow(`dags/rewind_${pipeline.name}`, "Rewind it"), !pipeline.live && !pipeline.problem && airflow(`dags/deploy_${pipeline.name}`, "Deploy it"), pipeline.last && h("span", {}, "last rewind ", link("rewind", pipeline.last.id), " ", badge(pipeline.last.state))),
   );

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { buttons } from "./actions.js";
 import { lagChart } from "./chart.js";
 import { openable } from "./files.js";
-import { airflow, badge, bar, behind, facts, instant, link, rate, report, section, span, tab, table, vector, whole } from "./format.js";
+import { airflow, badge, bar, behind, driving, facts, instant, link, rate, report, section, span, tab, table, vector, whole } from "./format.js";
 
 export const path = (id) => `api/rewinds/${encodeURIComponent(id)}`;
 export const title = (id) => `Rewind ${id}`;
@@ -67,7 +67,7 @@ function left(found) {
 }
 
 function race({ race: found, candidate, replaced }) {
-  const rows = [["candidate", candidate], ["live then", replaced]].filter(([, job]) => job).map(([what, job]) => [job.job_id, what, job.job_id, badge(job.driver.state), behind(job.lag), rate(job.rate), vector(job.position), job.watermark ? instant(job.watermark.at) : "none"]);
+  const rows = [["candidate", candidate], ["live then", replaced]].filter(([, job]) => job).map(([what, job]) => [job.job_id, what, job.job_id, driving(job.driver), behind(job.lag), rate(job.rate), vector(job.position), job.watermark ? instant(job.watermark.at) : "none"]);
   return [lagChart(found), table("Both jobs", ["", "job", "driver", "lag", "rate", "position", "watermark"], rows)];
 }
 
