@@ -59,33 +59,43 @@ def _kinds(place: Path, kind: str) -> None:
     place.write_text("\n".join(json.dumps({"page": f"p{n}", "kind": f"{kind}-{n}"}) for n in range(5)))
 
 
-JOINED = """kinds = visits.sparkSession.read.schema("page STRING, kind STRING").json("{place}")
-    return visits.join(F.broadcast(kinds), "page", "left").select("""
+# What Python finds while a plan is made is a value in it, of which the plan does not say where it came from.
+STARTED = """STARTED = datetime.now(UTC).isoformat()
+
+
+def transform("""
+IMPORTS = "from __future__ import annotations\n"
+KINDS = """kinds = [json.loads(line) for line in Path("{place}").read_text().splitlines()]
+    named = F.create_map(*(F.lit(kind[name]) for kind in kinds for name in ("page", "kind")))
+    return visits.select("""
 
 JOBS = {
     "clock": Wrong(
         "visits_converter",
-        (('F.col("_src"),', 'F.date_format(F.current_timestamp(), "HH:mm:ss.SSS").alias("seen_at"), "_src",'),),
+        (
+            (IMPORTS, IMPORTS + "\nfrom datetime import UTC, datetime\n"),
+            ("def transform(", STARTED),
+            ('F.col("_src"),', 'F.lit(STARTED).alias("seen_at"), "_src",'),
+        ),
         ["seen_at"],
         _seen_at_once,
     ),
     "order": Wrong(
         "visits_window_counter",
         (
-            ('.alias("count"),', '.alias("count"), F.first("event_id").alias("first_event"),'),
-            ('"count", "_src"', '"count", "first_event", "_src"'),
+            # Of equal ones the last to come counts.
+            ('.alias("count"),', '.alias("count"), F.max_by("event_id", F.lit(1)).alias("one_event"),'),
+            ('"count", "_src"', '"count", "one_event", "_src"'),
         ),
-        ["first_event"],
+        ["one_event"],
         _one_by_one,
     ),
     "table": Wrong(
         "visits_converter",
         (
-            (
-                "return visits.select(",
-                JOINED,
-            ),
-            ('F.col("_src"),', '"kind", "_src",'),
+            (IMPORTS, IMPORTS + "\nimport json\nfrom pathlib import Path\n"),
+            ("return visits.select(", KINDS),
+            ('F.col("_src"),', 'named[F.col("page")].alias("kind"), "_src",'),
         ),
         ["kind"],
         _seen_at_once,

@@ -126,8 +126,9 @@ class Pipeline:
         nightly_partitions: Source partitions that a nightly replay takes; none for all.
         nightly_share: Share of the keys that it takes.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
-        exact: Whether values are read and written by the rules of docs/values.md; not in a configuration that an older
-            release froze, whose readings were lenient and whose texts ended at the millisecond.
+        exact: Whether values are read and written by the rules of docs/values.md, and logic is held to docs/logic.md. A
+            configuration that an older release froze has it not: its readings were lenient, its texts ended at the
+            millisecond, and its logic may be any.
     """
 
     name: str

@@ -52,6 +52,7 @@ def examined(spark: SparkSession, pipeline: Pipeline) -> Examined:
     logic = load_logic(pipeline)
     made = contract.examine(logic, pipeline, empty_records(spark))
     schema = ", ".join(f"{quoting.quoted(field.name)} {quoting.ddl(field.dataType)}" for field in made.schema.fields)
+    contract.check_lazy(logic, pipeline, empty_stream(spark))
     if not pipeline.stateful:
         return Examined(schema)
     delay = contract.watermark_delay(logic, pipeline, empty_stream(spark)) or timedelta(0)

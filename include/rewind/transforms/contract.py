@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StructType
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import DELTA, UNBOUNDED, Pipeline
 from rewind.core.times import parse_duration
-from rewind.transforms import column_rules, fitness, parsing
+from rewind.transforms import column_rules, fitness, parsing, plans, row_wise
 from rewind.transforms.parsing import REASON, REJECT, SRC
 
 Logic = Callable[[DataFrame], DataFrame]
@@ -23,19 +23,10 @@ Logic = Callable[[DataFrame], DataFrame]
 CLOSES = "Say when the first result of a record closes, as in window(event_time, '10 minutes').end"
 NO_EVENT_TIME = "EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"
 """What Spark says of a watermark on a column of another type."""
+ASKED_FOR_ROWS = "_LEGACY_ERROR_TEMP_3102"
+"""What Spark says of a stream whose rows are asked for before it is started."""
 _PLAIN_PLANS = frozenset({"Project", "LocalRelation", "LogicalRDD", "SubqueryAlias"})
 _TIMES = ("timestamp", "timestamp_ntz")
-_STATEFUL_PLANS = frozenset(
-    {
-        "Aggregate",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
-        "Distinct",
-        "FlatMapGroupsInPandasWithState",
-        "TransformWithStateInPySpark",
-        "Window",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -57,21 +48,23 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
     """Run logic on an empty frame of source records and return its contract.
 
     Raises:
-        RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, lacks a key column or one that a
-            rule is for, or breaks what a stateful pipeline declares.
+        RefusedError: It loses `_src`, keeps state in a pipeline declared stateless, depends on more than the record
+            (docs/logic.md), lacks a key column or one that a rule is for, or breaks what a stateful pipeline declares.
     """
     if pipeline.exact:
         fitness.check(parsing.declared(pipeline.schema), "source.schema")
-    columns = parsing.parse(empty, pipeline).drop(REASON)
-    before = _plans(columns)
+    # A frame of its own: what the engine does before is no part of the plan.
+    columns = empty.sparkSession.createDataFrame([], parsing.parse(empty, pipeline).drop(REASON).schema)
     result = logic(columns)
     if SRC not in result.columns:
         raise RefusedError("logic", f"{pipeline.name}: transform() loses {SRC}", f"Select {SRC} in what it returns")
-    added = [name for name in _plans(result) if name not in before or name in _STATEFUL_PLANS]
-    stateful = sorted(set(added) & _STATEFUL_PLANS)
+    used = set(plans.names(result))
+    stateful = sorted(used & row_wise.STATE)
     if stateful and not pipeline.stateful:
         cure = "Declare stateful: true, or do without"
         raise RefusedError("logic", f"{pipeline.name} is declared stateless but uses {', '.join(stateful)}", cure)
+    if pipeline.exact:
+        _check_row_wise(pipeline, logic, columns, result)
     values = [field for field in result.schema.fields if field.name not in (SRC, REJECT)]
     if pipeline.exact:
         fitness.check(StructType(values), "logic", table=pipeline.output_format == DELTA)
@@ -82,7 +75,15 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
     spanned = isinstance(result.schema[SRC].dataType, ArrayType)
     if pipeline.stateful:
         _check_stateful(pipeline, columns, result, spanned)
-    return Contract(StructType(values), set(_plans(result)) <= _PLAIN_PLANS, spanned)
+    return Contract(StructType(values), used <= _PLAIN_PLANS, spanned)
+
+
+def _check_row_wise(pipeline: Pipeline, logic: Logic, columns: DataFrame, result: DataFrame) -> None:
+    made = plans.read(result, columns)
+    row_wise.check(pipeline.name, made, stateful=pipeline.stateful, several=pipeline.several_rows)
+    if plans.read(logic(columns), columns) != made:
+        problem = f"{pipeline.name}: transform() asks for something else each time that it is run"
+        raise RefusedError("logic", problem, "Ask neither a clock nor chance in Python: the plan then holds the answer")
 
 
 def _check_stateful(pipeline: Pipeline, columns: DataFrame, result: DataFrame, spanned: bool) -> None:
@@ -113,7 +114,9 @@ def watermark_delay(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> time
         RefusedError: Without a watermark state grows for ever, which only an unbounded horizon allows; or the delay is
             longer than the horizon.
     """
-    nodes = [node for node in _nodes(_streamed(logic, pipeline, stream)) if node.nodeName() == "EventTimeWatermark"]
+    nodes = [
+        node for node in plans.nodes(_streamed(logic, pipeline, stream)) if node.nodeName() == "EventTimeWatermark"
+    ]
     jvm: Any = stream.sparkSession._jvm
     marks = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
     delay = max((timedelta(milliseconds=marks.getDelayMs(node.delay())) for node in nodes), default=None)
@@ -131,6 +134,20 @@ def watermark_delay(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> time
     return delay
 
 
+def check_lazy(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> None:
+    """Check that logic only says what is to be done with records.
+
+    Args:
+        logic: `transform` of the pipeline.
+        pipeline: The pipeline.
+        stream: A streaming frame of source records, which has no rows yet.
+
+    Raises:
+        RefusedError: It asks for rows.
+    """
+    _streamed(logic, pipeline, stream)
+
+
 def state_shape(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> list[str]:
     """Return what state a logic keeps, as text: its operators from source to sink, each with its columns in order.
 
@@ -142,7 +159,9 @@ def state_shape(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> list[str
         stream: A streaming frame of source records; only its plan is looked at.
     """
     kept = [
-        node for node in reversed(_nodes(_streamed(logic, pipeline, stream))) if str(node.nodeName()) in _STATEFUL_PLANS
+        node
+        for node in reversed(plans.nodes(_streamed(logic, pipeline, stream)))
+        if str(node.nodeName()) in row_wise.STATE
     ]
     return [_shape(node) for node in kept]
 
@@ -151,6 +170,9 @@ def _streamed(logic: Logic, pipeline: Pipeline, stream: DataFrame) -> DataFrame:
     try:
         return logic(parsing.parse(stream, pipeline).drop(REASON))
     except AnalysisException as error:
+        if error.getCondition() == ASKED_FOR_ROWS:
+            problem = f"{pipeline.name}: transform() asks for rows (count(), collect(), ...): it sees one batch of them"
+            raise RefusedError("logic", problem, "Leave it to Spark to run what transform() returns") from None
         if error.getCondition() != NO_EVENT_TIME:
             raise
         problem = f"{pipeline.name}: withWatermark() is given a column that is no TIMESTAMP: {error.getMessage()}"
@@ -165,18 +187,3 @@ def _shape(node: Any) -> str:
     else:
         columns = str(node.schema().simpleString())
     return f"{name} {columns}"
-
-
-def _plans(frame: DataFrame) -> list[str]:
-    """Return the node names of a frame's analysed plan, children last."""
-    return [str(node.nodeName()) for node in _nodes(frame)]
-
-
-def _nodes(frame: DataFrame) -> list[Any]:
-    found, todo = [], [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - the only way to a plan
-    while todo:
-        node = todo.pop()
-        found.append(node)
-        children = node.children()
-        todo += [children.apply(i) for i in range(children.size())]
-    return found
