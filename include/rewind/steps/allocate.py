@@ -20,7 +20,7 @@ from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.core import lifecycle, names, preflight
 from rewind.core.crash import side_effect
-from rewind.core.errors import RefusedError
+from rewind.core.errors import RefusedError, RetryError
 from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -127,9 +127,7 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
     folder = supervise.generation_folder(settings, generation.job_id)
     job_id, pipeline = generation.job_id, thaw(generation.frozen["config"])
     kind = manifest.TABLE if pipeline.output_format == DELTA else manifest.TOPIC
-    # What is named below them is absent only while they answer: a collection asks (`collect`).
-    for root in (settings.generations, settings.tables):
-        root.mkdir(parents=True, exist_ok=True)
+    _roots(settings)
     with side_effect("manifest.name"), transaction(settings.registry_url) as connection:
         if generations.read(connection, job_id).state in lifecycle.OVER:
             raise _aborted(job_id)
@@ -161,6 +159,20 @@ def record(settings: Settings, generation: Generation, rewind_id: str | None) ->
         refuse_leftovers(settings, generation)
     with side_effect("generation.record"), transaction(settings.registry_url) as connection:
         return generations.create(connection, generation, rewind_id)
+
+
+def _roots(settings: Settings) -> None:
+    """Make the folders below which folders and tables lie: where they are missing later, their disk is.
+
+    Raises:
+        RetryError: They were there, and are not.
+    """
+    for kind, root in ((manifest.FOLDER, settings.generations), (manifest.TABLE, settings.tables)):
+        with transaction(settings.registry_url) as connection:
+            known = manifest.any_made(connection, kind)
+        if known and not root.is_dir():
+            raise RetryError(f"{root} is not there, and holds what is recorded: is its disk mounted?")
+        root.mkdir(parents=True, exist_ok=True)
 
 
 def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: int) -> None:
