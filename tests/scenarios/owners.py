@@ -7,7 +7,6 @@ ever deleted by another, no two owners come to be, and what is still there stays
 from __future__ import annotations
 
 import random
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,8 +18,8 @@ from unittest import mock
 
 from sqlalchemy import delete, insert
 
-from rewind.control import announce, collect, database, generations, manifest, owners, rewinds, schema, streams, tables
-from rewind.control.database import now, transaction
+from rewind.control import collect, database, generations, manifest, owners, rewinds, schema, streams, tables
+from rewind.control.database import transaction
 from rewind.core import lifecycle, names
 from rewind.core.errors import DeniedError, RetryError, RewindError
 from rewind.core.pipeline import DELTA, KAFKA, Pipeline
@@ -212,8 +211,6 @@ class Drawn:
             self.reached[what] += 1
         except (RewindError, Crash, OSError) as error:
             self.reached[f"{what}: {type(error).__name__}"] += 1
-            import os
-            if os.environ.get("TELL"): print(what, str(error)[:170])
         finally:
             self.world.crash_at, self.disk_goes_at = "", ""
             self.broker.calls_left, self.registry_left, self.broker.hidden = None, None, set()
@@ -225,20 +222,20 @@ class Drawn:
 
     def step(self) -> None:
         """Do one drawn thing."""
-        name = self.draw.choice(sorted(self.pipelines))
-        doings: tuple[Callable[[str], None], ...] = (
-            self.deploy,
-            self.mirror,
-            self.start,
-            self.spin_up,
-            self.abort,
-            self.switch,
-            self.collect,
-            self.tamper,
-            self.link,
-            lambda _: self._stranger(f"{self.draw.choice(BASES)}-g{self.draw.randint(2, 4)}"),
-        )
-        self.draw.choices(doings, (10, 2, 8, 8, 3, 8, 6, 1, 1, 1))[0](name)
+        every = sorted(self.pipelines)
+        further = [name for name in every if self._active(name)] or [name for name in every if self._live(name)]
+        name = self.draw.choice(further if further and self.draw.random() < 0.6 else every)
+        # What leads on is likelier than what does not.
+        if self._active(name):
+            due = (self.spin_up, self.spin_up, self.switch, self.switch, self.abort)
+        else:
+            due = (self.deploy if self._live(name) is None else self.start,) * 5
+        aside = (self.deploy, self.mirror, self.collect, self.collect, self.tamper, self.link, self.a_stranger_comes)
+        self.draw.choice((*due, *due, *aside))(name)
+
+    def a_stranger_comes(self, _: str) -> None:
+        """Let somebody make a topic and write to it."""
+        self._stranger(f"{self.draw.choice(BASES)}-g{self.draw.randint(2, 4)}")
 
     def deploy(self, name: str) -> None:
         """Deploy a pipeline, or clear a deploy that died."""
@@ -246,7 +243,8 @@ class Drawn:
         made = fakes.generation(declared, 1, state=lifecycle.CANDIDATE, topic_id=self.source.id)
 
         def body() -> None:
-            if self._live(name) is not None:
+            live = self._live(name)
+            if live is not None and live[0].job_id != made.job_id:
                 return
             with self._acting(made.job_id):
                 recorded = allocate.record(self.settings, made, None)
@@ -348,9 +346,7 @@ class Drawn:
             for entry in manifest.read(connection, one):
                 if entry.state == manifest.MADE and (entry.kind, entry.name) not in mine:
                     values = {"kind": entry.kind, "name": entry.name, "resource_id": entry.resource_id}
-                    connection.execute(
-                        insert(schema.manifest).values(job_id=other, state=manifest.MADE, **values)
-                    )
+                    connection.execute(insert(schema.manifest).values(job_id=other, state=manifest.MADE, **values))
                     self.tampered.add((other, entry.kind, entry.name))
                     break
         self.reached["tampered"] += 1
@@ -473,6 +469,9 @@ class Drawn:
                 connection.execute(delete(schema.manifest).where(mine))
             assert owners.contested(connection) == []
         self.tampered.clear()
+        for name, found in list(self.broker.described.items()):
+            if self.broker.made_by[found.id] == STRANGER and name != SOURCE:
+                del self.broker.described[name], self.broker.made_by[found.id]
         for place in self.links:
             if place.is_symlink():
                 place.unlink()

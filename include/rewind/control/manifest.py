@@ -73,8 +73,9 @@ def withdraw(connection: Connection, job_id: str) -> list[Entry]:
 
 
 def any_made(connection: Connection, kind: str) -> bool:
-    """Return whether any generation owns a thing of a kind that was made and is not being deleted."""
-    query = select(schema.manifest.c.name).where((schema.manifest.c.kind == kind) & (schema.manifest.c.state == MADE))
+    """Return whether any generation owns a thing of a kind that was made and is not deleted yet."""
+    made = (schema.manifest.c.kind == kind) & schema.manifest.c.state.not_in((NAMED, DELETED))
+    query = select(schema.manifest.c.name).where(made)
     return connection.execute(query.limit(1)).first() is not None
 
 

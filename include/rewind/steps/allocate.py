@@ -172,7 +172,10 @@ def _roots(settings: Settings) -> None:
             known = manifest.any_made(connection, kind)
         if known and not root.is_dir():
             raise RetryError(f"{root} is not there, and holds what is recorded: is its disk mounted?")
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RetryError(f"{root} cannot be made: {error}; is its disk mounted?") from error
 
 
 def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: int) -> None:
