@@ -1,7 +1,7 @@
-"""Drawn sets of pipelines whose names nearly meet, and of strangers' things, through deploy, death, clear and collection.
+"""Drawn sets of pipelines whose names nearly meet, and of strangers' things, through lives with deaths and clears.
 
-Broker, disk and registry go away at drawn moments. Who made each thing is remembered apart from the registry: nothing is
-ever deleted by another, no two owners come to be, and what is still there stays listed.
+Broker, disk and registry go away at drawn moments. Who made each thing is remembered apart from the registry: nothing
+is ever deleted by another, no two owners come to be, and what is still there stays listed.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ class Drawn:
         self.check()
 
     def link(self, name: str) -> None:
-        """Put a link to another job's folder where the next job of a pipeline would have its own, or into its folder."""
+        """Put a link to a job's folder where another job would have its own, or into its folder."""
         there = [path for path in sorted(self.settings.generations.glob("*")) if not path.is_symlink()]
         if not there:
             return
@@ -380,7 +380,7 @@ class Drawn:
     # --- what must hold
 
     def check(self) -> None:
-        """Check that nobody touched what is another's, that each name has one owner, and that what is there is listed."""
+        """Check that nobody touched what is another's, that a name has one owner, and what is there is listed."""
         with transaction(self.settings.registry_url) as connection:
             jobs = {g.job_id: g for name in self.pipelines for g in generations.all_of(connection, name)}
             lists = {job: manifest.read(connection, job) for job in jobs}

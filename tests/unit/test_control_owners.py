@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
-from rewind.control import collect, database, generations, manifest, owners, schema, streams, tables
+from rewind.control import collect, database, generations, manifest, owners, schema, streams, supervise, tables
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.pipeline import Pipeline
-from rewind.steps import allocate, collect_garbage, plan
+from rewind.steps import allocate, collect_garbage, feeding, plan, share
 from tests.scenarios.machine import Crash, World
 from tests.support import fakes
 from tests.support.fakes import PIPELINE, FakeBroker, generation, installation
@@ -86,10 +86,10 @@ def wish_mirror(settings, topic):
 
 def test_a_mirror_and_a_job_of_one_name_are_refused_whoever_comes_second(settings):
     wish_mirror(settings, "x-g1")
-    with pytest.raises(RefusedError, match="'mirror-x-g1' of generation mirror-x-g1 is .* of mirror of x-g1 already"):
+    with pytest.raises(RefusedError, match=r"'mirror-x-g1' of generation mirror-x-g1 is .* of mirror of x-g1 already"):
         recorded(settings, replace(PIPELINE, name="mirror-x"))
     recorded(settings, replace(PIPELINE, name="mirror-y"))
-    with pytest.raises(RefusedError, match="'mirror-y-g1' of mirror of y-g1 is .* of generation mirror-y-g1 already"):
+    with pytest.raises(RefusedError, match=r"'mirror-y-g1' of mirror of y-g1 is .* of generation mirror-y-g1 already"):
         wish_mirror(settings, "y-g1")
     with pytest.raises(RefusedError, match="'mirror-X-g1' of mirror of X-g1"):
         wish_mirror(settings, "X-g1")
@@ -98,7 +98,7 @@ def test_a_mirror_and_a_job_of_one_name_are_refused_whoever_comes_second(setting
 
 def test_the_nights_of_a_pipeline_and_a_job_of_one_name_are_refused(settings):
     recorded(settings, replace(FIRST, name="x-g1"))
-    with pytest.raises(RefusedError, match="'night-x-g1' of generation night-x-g1 is .* of pipeline x-g1 already"):
+    with pytest.raises(RefusedError, match=r"'night-x-g1' of generation night-x-g1 is .* of pipeline x-g1 already"):
         recorded(settings, replace(FIRST, name="night-x", output_topic="other"))
 
 
@@ -227,6 +227,38 @@ def test_what_is_made_beside_a_collection_is_left_when_the_name_is_anothers_by_t
     assert world.broker.topics() == ["events", "out-g1", "out-g1-dead"]
 
 
+# --- links
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "feed"])
+def test_a_checkpoint_or_feed_that_leads_to_another_jobs_is_refused(world, name):
+    deploy(world, FIRST)
+    deploy(world, replace(SECOND, output_topic="other"))
+    folder = world.settings.generations
+    place = {"checkpoint": supervise.checkpoint_folder, "feed": feeding.feed_path}[name]
+    assert str(place(world.settings, "second-g1")) == str(folder / "second-g1" / name)
+    (folder / "first-g1" / name).mkdir()
+    (folder / "second-g1" / name).symlink_to(folder / "first-g1" / name)
+    with pytest.raises(RefusedError, match=f"{name}: .* is a link"):
+        place(world.settings, "second-g1")
+
+
+# --- a shared output
+
+
+def test_a_shared_output_takes_no_topic_of_a_stranger(world, monkeypatch):
+    monkeypatch.setattr(share, "Broker", lambda _: world.broker)
+    shared = replace(FIRST, shared=True)
+    made, source = recorded(world.settings, shared), world.broker.described["events"]
+    world.broker.make("out-shared")
+    share.make(world.settings, made, shared, source)
+    with transaction(world.settings.registry_url) as connection:
+        connection.execute(update(schema.shared_outputs).values(resource_id=None))
+    world.broker.send("out-shared", b"k", b"v")
+    with pytest.raises(RefusedError, match="out-shared holds records, and its id is not recorded"):
+        share.make(world.settings, made, shared, source)
+
+
 # --- a collection
 
 
@@ -348,13 +380,14 @@ def test_a_registry_with_names_of_several_owners_migrates_and_tells_them(setting
     assert found["output", "out-g1"] == "generation second-g1"
     assert found["job", "mirror-x-g1"] == "generation mirror-x-g1"
     assert found["job", "gone-g1"] == "generation gone-g1"
-    told = [
-        "out (base) belongs to pipeline first and to pipeline second: nothing of that name is deleted",
-        "mirror-x-g1 (job) belongs to generation mirror-x-g1 and to mirror of x-g1: nothing of that name is deleted",
-        "out-g1 (output) belongs to generation first-g1 and to generation second-g1: nothing of that name is deleted",
-        "out-g1-dead (output) belongs to generation first-g1 and to generation second-g1: nothing of that name is "
-        "deleted",
-    ]
+    both = "belongs to generation first-g1 and to generation second-g1"
+    listed = (
+        "out (base) belongs to pipeline first and to pipeline second",
+        "mirror-x-g1 (job) belongs to generation mirror-x-g1 and to mirror of x-g1",
+        f"out-g1 (output) {both}",
+        f"out-g1-dead (output) {both}",
+    )
+    told = [f"{line}: nothing of that name is deleted" for line in listed]
     with transaction(settings.registry_url) as connection:
         assert [each.told() for each in owners.contested(connection)] == told
     monkeypatch.setattr(collect, "Broker", lambda _: FakeBroker())
