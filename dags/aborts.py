@@ -9,20 +9,16 @@ waits while a task drives a step; the page and the command line end that task by
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param
-from rewind_airflow import declared, notify, run
+from airflow.sdk import DAG
+from rewind_airflow import declared, form, notify, run
 from rewind_airflow.submits import AbortSubmit
 
+from rewind.control.requests import ABORT
+
+WHAT = "What to abort"
 PARAMS = {
-    "rewind_id": Param(
-        None,
-        "The rewind to abort.",
-        type="string",
-        pattern="^rw-[0-9a-f]{10}$",
-        title="Rewind",
-        section="What to abort",
-    ),
-    "reason": Param("", "Why, for the history.", type=["string", "null"], maxLength=2_000, title="Reason"),
+    "rewind_id": form.param(ABORT["rewind_id"], WHAT, "Rewind", "The rewind to abort."),
+    "reason": form.param(ABORT["reason"], WHAT, "Reason", "Why, for the history."),
 }
 
 

@@ -6,19 +6,19 @@ an existing consumer group or Spark checkpoint. Refused when the pipeline has a 
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param
-from rewind_airflow import declared, notify, run
+from airflow.sdk import DAG
+from rewind_airflow import declared, form, notify, run
 from rewind_airflow.submits import DeploySubmit
 from rewind_airflow.triggers import StartStream
 
+from rewind.control.requests import DEPLOY
+
 PARAMS = {
-    "from": Param(
-        "earliest",
+    "from": form.param(
+        DEPLOY["from"],
+        "Where to start",
+        "From",
         "earliest; latest; group:NAME, from the positions of a consumer group; checkpoint:PATH, from those of a query.",
-        type="string",
-        pattern=r"^(earliest|latest|group:[a-zA-Z0-9_][a-zA-Z0-9._-]*|checkpoint:.+)$",
-        maxLength=1_000,
-        title="From",
     )
 }
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 
-from airflow.sdk import DAG, Param
-from rewind_airflow import notify, run, schedules
+from airflow.sdk import DAG
+from rewind_airflow import form, notify, run, schedules
 from rewind_airflow.submits import CollectSubmit
+
+from rewind.control.requests import COLLECT
 
 with DAG(
     dag_id="collect_garbage",
@@ -23,7 +25,7 @@ with DAG(
     catchup=False,
     # Here queueing is right: two collections have nothing to do at once.
     max_active_runs=1,
-    params={"dry_run": Param(False, "Only list what would be deleted.", type="boolean", title="Dry run")},
+    params={"dry_run": form.param(COLLECT["dry_run"], form.RUN, "Dry run", "Only list what would be deleted.")},
     default_args=run.RETRIES | notify.TASKS,
     tags=["rewind"],
 ):

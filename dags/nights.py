@@ -16,29 +16,28 @@ default.
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param
-from rewind_airflow import declared, nights, notify, run, schedules
+from airflow.sdk import DAG
+from rewind_airflow import declared, form, nights, notify, run, schedules
 
-from rewind.core.nights import LEAST_SHARE
+from rewind.control.requests import NIGHTLY
 from rewind.core.pipeline import Pipeline
+
+WHAT = "What to replay"
 
 
 def nightly_dag(pipeline: Pipeline) -> DAG:
     params = {
-        "partitions": Param(
-            list(pipeline.nightly_partitions) or None,
+        "partitions": form.param(
+            {**NIGHTLY["partitions"], "default": list(pipeline.nightly_partitions) or None},
+            WHAT,
+            "Partitions",
             "Source partitions to replay, one a line; empty for all.",
-            type=["array", "null"],
-            items={"type": "integer", "minimum": 0},
-            title="Partitions",
         ),
-        "share": Param(
-            pipeline.nightly_share,
+        "share": form.param(
+            {**NIGHTLY["share"], "default": pipeline.nightly_share},
+            WHAT,
+            "Share of the keys",
             "Share of the keys to replay: of each key all records or none. A pipeline with state is replayed whole.",
-            type="number",
-            minimum=LEAST_SHARE,
-            maximum=1,
-            title="Share of the keys",
         ),
     }
     with DAG(

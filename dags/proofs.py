@@ -2,8 +2,8 @@
 
 Looks whether each mirror holds every record of its topic once, and what Kafka still holds byte for byte. A run fails
 when a mirror has lost records or holds other ones; which, stands in its log, in the evidence and in `rewind status`.
-What was proven before is not read again unless a commit has taken files away since. `topic` names one mirror, empty
-stands for all.
+What was proven before is not read again unless a commit has taken files away since. `topic` names one mirror; without
+it all are proven.
 
 The schedule is `REWIND_PROOF_SCHEDULE`, a cron expression in UTC, nightly by default.
 """
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 
-from airflow.sdk import DAG, Param
-from rewind_airflow import notify, run, schedules
+from airflow.sdk import DAG
+from rewind_airflow import form, notify, run, schedules
 from rewind_airflow.submits import ProveSubmit
+
+from rewind.control.requests import PROVE
 
 with DAG(
     dag_id="prove_mirrors",
@@ -25,7 +27,7 @@ with DAG(
     catchup=False,
     # Here queueing is right: the second has little left to read.
     max_active_runs=1,
-    params={"topic": Param("", "A source topic; empty for all.", type="string", title="Topic")},
+    params={"topic": form.param(PROVE["topic"], "What to prove", "Topic", "A source topic; leave it out for all.")},
     default_args=run.RETRIES | notify.TASKS,
     tags=["mirror"],
 ):

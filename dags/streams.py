@@ -13,17 +13,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Param, task
-from rewind_airflow import declared, notify, supervision
+from airflow.sdk import DAG, task
+from rewind_airflow import declared, form, notify, supervision
 from rewind_airflow.waits import Supervise
 
-OWNER = Param(
-    "",
-    "Job id to supervise, as visits_converter-g1. Empty: the live job.",
-    type=["string", "null"],
-    pattern=r"^([a-zA-Z0-9_][a-zA-Z0-9._-]*-g[1-9][0-9]*)?$",
-    maxLength=249,
-    title="Job",
+from rewind.control.requests import STREAM
+
+OWNER = form.param(
+    STREAM["owner"],
+    "What to supervise",
+    "Job",
+    "Job id to supervise, as visits_converter-g1. Leave it out for the live job.",
 )
 
 

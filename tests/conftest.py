@@ -15,7 +15,12 @@ from rewind.local import broker as local_broker
 from rewind.local.broker import Broker
 from tests.support.workshop import Workshop
 
-pytest_plugins = ["tests.support.shows", "tests.support.spark_session", "tests.support.tiers"]
+pytest_plugins = [
+    "tests.support.shows",
+    "tests.support.spark_session",
+    "tests.support.tiers",
+    "tests.support.short_transactions",
+]
 
 PROJECT = Path(__file__).resolve().parents[1]
 

@@ -75,7 +75,7 @@ class AnnounceRollback(AnnounceSwitch):
 
     def switched(self, connection: Connection, context: Context) -> Switch:
         """Return what the run rolled back to; a dry run did nothing."""
-        if context["params"]["dry_run"]:
+        if run.given(context)["dry_run"]:
             raise AirflowSkipException("a dry run announces nothing")
         ti = context["ti"]
         rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)

@@ -1,4 +1,4 @@
-"""The trigger form of a rewind: the schema of `rewind.control.requests`, with words for people."""
+"""The trigger forms: the schemas of `rewind.control.requests`, with words for people."""
 
 from __future__ import annotations
 
@@ -114,30 +114,26 @@ CONSUMERS_WORDS: dict[str, tuple[str, str, str]] = {
 }
 """Section, title and description of each parameter of a move of consumers, in the order of the form."""
 
-# The form sends null for a field that was emptied.
-NULLABLE = frozenset({"to", "accept_gaps", "overrides", "reason", "apply_plan", "compare_every"}) | frozenset(
-    {"consumer_groups", "replay_from", "from_job", "to_job"}
-)
-
 
 def params() -> dict[str, Param]:
     """Return the parameters of a rewind DAG."""
-    return {name: _param(PARAMETERS[name], name in NULLABLE, *words) for name, words in WORDS.items()}
+    return {name: param(PARAMETERS[name], *words) for name, words in WORDS.items()}
 
 
 def rollback_params() -> dict[str, Param]:
     """Return the parameters of a rollback DAG."""
-    return {name: _param(ROLLBACK[name], name in NULLABLE, *words) for name, words in ROLLBACK_WORDS.items()}
+    return {name: param(ROLLBACK[name], *words) for name, words in ROLLBACK_WORDS.items()}
 
 
 def consumers_params() -> dict[str, Param]:
     """Return the parameters of a consumers DAG."""
-    return {name: _param(CONSUMERS[name], name in NULLABLE, *words) for name, words in CONSUMERS_WORDS.items()}
+    return {name: param(CONSUMERS[name], *words) for name, words in CONSUMERS_WORDS.items()}
 
 
-def filled(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a run without those that were left empty: their default holds."""
-    return {name: value for name, value in parameters.items() if value is not None}
+def param(declared: Mapping[str, Any], section: str, title: str, description: str) -> Param:
+    """Return a parameter of a form with its words; one without default has to be filled in."""
+    schema = {key: value for key, value in declared.items() if key != "default"}
+    return Param(declared.get("default"), description, schema={**schema, "title": title, "section": section})
 
 
 def keep_once(dag: DAG) -> None:
@@ -148,10 +144,3 @@ def keep_once(dag: DAG) -> None:
     """
     for task in dag.tasks:
         task.params = ParamsDict.filter_params_by_source(task.params, source="task")
-
-
-def _param(declared: Mapping[str, Any], nullable: bool, section: str, title: str, description: str) -> Param:
-    schema = {key: value for key, value in declared.items() if key != "default"}
-    if nullable:
-        schema["type"] = [schema["type"], "null"]
-    return Param(declared["default"], description, schema={**schema, "title": title, "section": section})

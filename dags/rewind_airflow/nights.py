@@ -14,7 +14,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from rewind.control import generations, nights, supervise
+from rewind.control import generations, nights, requests, supervise
 from rewind.control.database import transaction
 from rewind.control.nights import Replayed
 from rewind.core import nights as rules
@@ -120,8 +120,10 @@ class NightSubmit(RewindSubmit):
             self._end(found)
 
     def _found(self, context: Context) -> Replayed | None:
+        # A zone is read from its file.
+        night = self._night(context)
         with transaction(run.settings().registry_url) as connection:
-            return nights.find(connection, self._night(context))
+            return nights.find(connection, night)
 
     def _end(self, found: Replayed) -> None:
         told = f"{found.pipeline} {found.label} ({found.sample.told()}): {found.state}"
@@ -143,13 +145,14 @@ class NightSubmit(RewindSubmit):
 
     def _night(self, context: Context) -> Night:
         assert self.pipeline is not None
+        params = run.asked(context, requests.NIGHTLY)
         start, end = context.get("data_interval_start"), context.get("data_interval_end")
         if start is None or end is None:
             # A run that somebody asked for without a date: the newest night that is over when it was asked for.
             asked = context["dag_run"].run_after
             interval = timetable().infer_manual_data_interval(run_after=pendulum.instance(asked))
             start, end = interval.start, interval.end
-        params, start, end = context["params"], plain(start), plain(end)
+        start, end = plain(start), plain(end)
         sample = rules.sample_of({"partitions": params["partitions"] or [], "share": params["share"]})
         return Night(self.pipeline, start, end, rules.label_of(start, zone()), sample)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from airflow.sdk import Context
@@ -32,14 +31,42 @@ def rewind_id(context: Context) -> str:
     return found
 
 
-def goes_on(params: Mapping[str, Any], **context: Any) -> bool:
+def given(context: Context) -> dict[str, Any]:
+    """Return the parameters of a run: its conf over what its DAG declares.
+
+    Airflow leaves a conf out of `params` when `core.dag_run_conf_overrides_params` is off; what somebody asked for must
+    not be taken for a default.
+    """
+    return {**context["params"], **(context["dag_run"].conf or {})}
+
+
+def asked(context: Context, form: requests.Form) -> dict[str, Any]:
+    """Return the parameters of a run held against the form of its DAG: what its first task does before all else.
+
+    Raises:
+        RefusedError: One is unknown, lacking, empty, of another type, or has a bad value.
+    """
+    return requests.checked(given(context), form, context["ti"].dag_id)
+
+
+def nothing_asked(**context: Any) -> None:
+    """Refuse a run with parameters of a DAG that takes none.
+
+    Raises:
+        AirflowFailException: There are some.
+    """
+    with reactions():
+        asked(cast("Context", context), requests.NOTHING)
+
+
+def goes_on(**context: Any) -> bool:
     """Return whether a plan is to be carried out; a dry run ends after it.
 
     Raises:
         AirflowFailException: The plan opened no rewind, whatever its task says.
     """
-    if params["dry_run"]:
+    if given(cast("Context", context))["dry_run"]:
         return False
     with reactions(), transaction(settings().registry_url) as connection:
-        rewinds.read_active(connection, rewind_id(context))
+        rewinds.read_active(connection, rewind_id(cast("Context", context)))
     return True

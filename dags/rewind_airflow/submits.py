@@ -21,7 +21,7 @@ from rewind.core import lifecycle, names
 from rewind.core.errors import RewindError
 from rewind.core.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
-from rewind_airflow import form, links, outcome, run
+from rewind_airflow import links, outcome, run
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.outcome import Outcome, Seen
 from rewind_airflow.reactions import reactions
@@ -170,7 +170,7 @@ class PlanSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over as it is."""
         assert self.pipeline is not None
-        rewind_id, asked = run.rewind_id(context), form.filled(context["params"])
+        rewind_id, asked = run.rewind_id(context), run.asked(context, requests.PARAMETERS)
         requests.parse(self.pipeline, asked)
         arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
         return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
@@ -226,7 +226,7 @@ class AbortSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
-        params = context["params"]
+        params = run.asked(context, requests.ABORT)
         step_lease.refuse_living(settings, params["rewind_id"], TrackedHook(CONNECTION).state_of)
         arguments = ["--rewind-id", params["rewind_id"], "--reason", params["reason"] or "aborted by hand"]
         return Errand(arguments, bundle.build(settings, self.pipeline))
@@ -238,9 +238,8 @@ class RollbackSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over; a dry run leaves no mark of its end."""
         assert self.pipeline is not None
-        ti, params = context["ti"], form.filled(context["params"])
+        ti, asked = context["ti"], run.asked(context, requests.ROLLBACK)
         rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
-        asked = requests.checked(params, requests.ROLLBACK)
         arguments = ["--rollback-id", rollback_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
 
@@ -251,9 +250,8 @@ class ConsumersSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over; a dry run leaves no mark of its end."""
         assert self.pipeline is not None
-        ti, params = context["ti"], form.filled(context["params"])
+        ti, asked = context["ti"], run.asked(context, requests.CONSUMERS)
         move_id = requests.move_id(ti.dag_id, ti.run_id)
-        asked = requests.checked(params, requests.CONSUMERS)
         arguments = ["--move-id", move_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else move_id)
 
@@ -264,7 +262,7 @@ class DeploySubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say where the first generation starts."""
         assert self.pipeline is not None
-        arguments = ["--pipeline", self.pipeline, "--from", context["params"]["from"]]
+        arguments = ["--pipeline", self.pipeline, "--from", run.asked(context, requests.DEPLOY)["from"]]
         return Errand(arguments, bundle.build(settings, self.pipeline))
 
 
@@ -273,7 +271,8 @@ class CollectSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say whether to delete or only to list."""
-        return Errand(["--dry-run"] if context["params"]["dry_run"] else [], bundle.build(settings, None))
+        arguments = ["--dry-run"] if run.asked(context, requests.COLLECT)["dry_run"] else []
+        return Errand(arguments, bundle.build(settings, None))
 
 
 class ProveSubmit(RewindSubmit):
@@ -281,7 +280,7 @@ class ProveSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the topic, if only one is meant."""
-        topic = context["params"]["topic"]
+        topic = run.asked(context, requests.PROVE)["topic"]
         arguments = ["--topic", names.checked(topic, "topic")] if topic else []
         return Errand(arguments, bundle.build(settings, None))
 

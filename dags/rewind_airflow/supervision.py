@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-from rewind.control import streams
+from rewind.control import requests, streams
 from rewind.control.database import transaction
 from rewind.control.streams import Stream
 from rewind.core import names
@@ -53,18 +53,22 @@ def trigger(ti: RuntimeTaskInstanceProtocol, stream: Stream) -> dict[str, Any]:
     while ti.get_dr_count(dag_id=dag_of(stream), run_ids=[f"{stream.owner}.{number}"]) > 0:
         number += 1
     run_id = f"{stream.owner}.{number}"
-    return {"trigger_dag_id": dag_of(stream), "trigger_run_id": run_id, "conf": {"owner": stream.owner}}
+    # The DAG of a mirror is about one stream, and takes no parameters.
+    conf = {} if stream.kind == streams.MIRROR else {"owner": stream.owner}
+    return {"trigger_dag_id": dag_of(stream), "trigger_run_id": run_id, "conf": conf}
 
 
-def unsupervised(ti: RuntimeTaskInstanceProtocol) -> list[dict[str, Any]]:
+def unsupervised(ti: RuntimeTaskInstanceProtocol, **context: Any) -> list[dict[str, Any]]:
     """Return a trigger for each stream that should run and that nobody supervises."""
+    run.nothing_asked(ti=ti, **context)
     with reactions(), transaction(run.settings().registry_url) as connection:
         wanted = [s for s in streams.all_of(connection) if s.wish == streams.RUN and s.quarantined_at is None]
     return [trigger(ti, stream) for stream in wanted if not supervised(ti, stream)]
 
 
-def wish_mirror(topic: str) -> None:
+def wish_mirror(topic: str, **context: Any) -> None:
     """Wish that the mirror of a topic runs; nothing changes when it should already."""
+    run.nothing_asked(**context)
     with reactions(), transaction(run.settings().registry_url) as connection:
         wish_running(connection, names.mirror_owner(topic), streams.MIRROR)
 
@@ -81,5 +85,9 @@ def wish_running(connection: Any, owner: str, kind: str) -> Stream:
 
 
 def asked_owner(context: Context) -> str:
-    """Return the stream that a run was asked to supervise; empty when none was named."""
-    return str(context["params"].get("owner") or "")
+    """Return the stream that a run was asked to supervise; empty when none was named.
+
+    Raises:
+        RefusedError: The run has another parameter, or this one is no job.
+    """
+    return run.asked(context, requests.STREAM)["owner"] or ""

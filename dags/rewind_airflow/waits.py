@@ -80,8 +80,8 @@ class Supervise(Wait):
 
     def over(self, context: Context, settings: Settings) -> bool:
         """Look at the driver once and show where it is."""
-        owner = self.owner_name or supervision.asked_owner(context) or self._live(settings)
         with final_reactions():
+            owner = self.owner_name or supervision.asked_owner(context) or self._live(settings)
             seen = supervise.look(settings, owner)
         self.log.info("%s; %s", seen.message, sights.of_stream(settings, owner))
         if seen.state == supervise.QUARANTINED:

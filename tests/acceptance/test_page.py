@@ -223,7 +223,7 @@ def test_a_rollback_goes_back_to_the_job_that_stood_by(installation, site, page)
     click(page, "Roll back")
     click(page, "Roll back", "dialog")
     page.until("!document.getElementById('question').open")
-    conf = {"to": LIVE, "reason": "", "dry_run": False}
+    conf = {"to": LIVE, "dry_run": False}
     assert site.calls == [("POST", "dags/rollback_visits/dagRuns", {"conf": conf, "logical_date": None})]
 
 

@@ -71,7 +71,7 @@ def context():
     """What a task of run `r1` of `rewind_visits` is given."""
     never = {"get_first_reschedule_date": lambda _: None}
     ti = SimpleNamespace(dag_id="rewind_visits", run_id="r1", try_number=1, stats_tags={}, **never)
-    return {"ti": ti, "params": {}, "run_id": "r1"}
+    return {"ti": ti, "dag_run": SimpleNamespace(conf={}), "params": {}, "run_id": "r1"}
 
 
 @pytest.fixture

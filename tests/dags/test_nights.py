@@ -172,7 +172,7 @@ def test_a_run_without_a_date_takes_the_newest_night_that_is_over(installation, 
     submits = spark_submit()
     live()
     night |= {"data_interval_start": None, "data_interval_end": None}
-    night["dag_run"] = SimpleNamespace(run_after=START + 1.5 * DAY)
+    night["dag_run"] = SimpleNamespace(conf=None, run_after=START + 1.5 * DAY)
     replay().execute(night)
     arguments = eval(submits())
     assert arguments[arguments.index("--start") + 1] == "2025-09-04T02:30:00+00:00"

@@ -14,7 +14,7 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi.testclient import TestClient
 from starlette.routing import Mount
 
-from rewind.control import database, rewinds
+from rewind.control import changes, database, rewinds
 from rewind.web import offers
 from tests.support import page_states
 from tests.support.page_states import HOSTILE, LIVE, REWIND_ID
@@ -243,6 +243,43 @@ def test_a_viewer_acts_on_nothing(client, installation, action):
     )
     with database.transaction(installation.registry_url) as connection:
         assert rewinds.controls(connection, REWIND_ID) == (False, None)
+
+
+REASONED = {offers.APPROVE, offers.REJECT, offers.ABORT, offers.ROLL_BACK}
+
+
+@pytest.mark.parametrize("action", offers.DAGS)
+def test_an_action_refuses_what_it_does_not_know(client, installation, action):
+    page_states.seed(installation, "backfilling")
+    bodies = [({"nonsense": 1}, f'nonsense: {action} does not know "nonsense". Known: ')]
+    if action in REASONED:
+        bodies += [
+            ({"raeson": "x"}, f'raeson: {action} does not know "raeson". Did you mean "reason"? Known: reason'),
+            ({"reason": 5}, "reason: 5 is not of type 'string', 'null'"),
+            ({"reason": ""}, "reason: is empty"),
+            ({"reason": "x" * 2_001}, "reason: 'xxx"),
+        ]
+    elif action == offers.THROTTLE:
+        bodies += [
+            ({"rat": 5}, 'rat: throttle does not know "rat". Did you mean "rate"? Known: rate'),
+            ({"rate": "5"}, "rate: '5' is not of type 'integer', 'null'"),
+            ({"rate": ""}, "rate: is empty"),
+            ({"rate": 0}, "rate: 0 is less than the minimum of 1"),
+        ]
+    else:
+        bodies.append(({"rate": 5}, f'rate: {action} does not know "rate". Known: nothing'))
+    before = changes.number(installation.registry_url)
+    for body, told in bodies:
+        answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/{action}", json=body)
+        assert (answer.status_code, answer.json()["detail"].startswith(told)) == (422, True), answer.text
+    assert changes.number(installation.registry_url) == before
+
+
+def test_a_pace_is_set_and_lifted(client, installation):
+    page_states.seed(installation, "backfilling")
+    url = f"/rewind/api/rewinds/{REWIND_ID}/actions/throttle"
+    assert client("user").post(url, json={"rate": 5}).json() == {"done": "at most 5 records/s"}
+    assert client("user").post(url, json={"rate": None}).json() == {"done": "no limit"}
 
 
 def test_what_is_not_allowed_is_shown_so(client, installation):

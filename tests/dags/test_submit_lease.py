@@ -89,7 +89,7 @@ def test_an_orphan_lets_neither_the_step_nor_the_abort_start(
     assert held(installation, rewind_id).orphan
     with pytest.raises(AirflowFailException, match=f"orphan driver {DRIVER} of .* is {state}"):
         StepSubmit(task_id="backfill").execute(context)
-    aborted = {**context, "params": {"rewind_id": rewind_id, "reason": ""}}
+    aborted = {**context, "params": {"rewind_id": rewind_id}}
     with pytest.raises(AirflowFailException, match=f"orphan driver {DRIVER}"):
         AbortSubmit(task_id="abort", job="abort", pipeline="visits").execute(aborted)
     assert len(stub.calls("start")) == 1
@@ -127,7 +127,7 @@ def test_an_abort_waits_for_a_step_that_runs_here(installation, opened, context,
     opened()
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type":"spark","host":"local[2]"}')
     stub.play("backfill", HERE, rows=60)
-    aborted = {**context, "params": {"rewind_id": rewind_id, "reason": ""}}
+    aborted = {**context, "params": {"rewind_id": rewind_id}}
 
     def interrupted(hook):
         with pytest.raises(AirflowException, match=r"backfill is driven by rewind_visits/r1/backfill: mark that task"):

@@ -50,7 +50,7 @@ def test_plan_is_given_the_form_as_it_is(installation, form_filled, spark_submit
     asked = json.loads(arguments[main + 3])
     assert asked["reason"] == "{{ ds }} `x`"
     assert asked["from"] == "P1D"
-    assert "to" not in asked
+    assert asked["to"] is None
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,8 @@ def test_a_changed_bundle_is_refused(installation, opened, context, spark_submit
     [
         (CollectSubmit, "collect_garbage", {"dry_run": True}, ["--dry-run"]),
         (CollectSubmit, "collect_garbage", {"dry_run": False}, []),
-        (ProveSubmit, "prove", {"topic": ""}, []),
+        (ProveSubmit, "prove", {"topic": None}, []),
+        (ProveSubmit, "prove", {}, []),
         (ProveSubmit, "prove", {"topic": "visits"}, ["--topic", "visits"]),
     ],
 )

@@ -22,6 +22,8 @@ from rewind.core.horizon import Frontier
 class FakeRuns:
     """Answers as Airflow does how many runs there are; `there` maps (DAG, run) to a state."""
 
+    dag_id = "watch_streams"
+
     def __init__(self, there=()):
         self.there = dict(there)
 
@@ -81,7 +83,7 @@ def test_a_pipeline_without_live_job_starts_nothing(installation, context):
         StartStream(task_id="start_stream", pipeline="visits").execute(context)
 
 
-def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation):
+def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation, context):
     kinds = {"mirror-clicks": streams.MIRROR, "mirror-other": streams.MIRROR}
     with transaction(installation.registry_url) as connection:
         for owner in ("mirror-clicks", "mirror-other", "visits-g1", "visits-g2", "visits-g3", "visits-g4"):
@@ -97,21 +99,21 @@ def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation):
         ("stream_visits", "visits-g1.1"): "failed",
         ("stream_visits", "visits-g2.1"): "queued",
     }
-    assert supervision.unsupervised(FakeRuns(there)) == [
-        {"trigger_dag_id": "mirror_clicks", "trigger_run_id": "mirror-clicks.2", "conf": {"owner": "mirror-clicks"}},
+    assert supervision.unsupervised(**{**context, "ti": FakeRuns(there)}) == [
+        {"trigger_dag_id": "mirror_clicks", "trigger_run_id": "mirror-clicks.2", "conf": {}},
         {"trigger_dag_id": "stream_visits", "trigger_run_id": "visits-g1.4", "conf": {"owner": "visits-g1"}},
     ]
 
 
-def test_wishing_for_a_mirror_again_forgives_it_nothing(installation):
-    supervision.wish_mirror("clicks")
+def test_wishing_for_a_mirror_again_forgives_it_nothing(installation, context):
+    supervision.wish_mirror("clicks", **context)
     with transaction(installation.registry_url) as connection:
         streams.count_failure(connection, "mirror-clicks", "boom")
-    supervision.wish_mirror("clicks")
+    supervision.wish_mirror("clicks", **context)
     with transaction(installation.registry_url) as connection:
         assert streams.needed(connection, "mirror-clicks").failures == 1
         streams.wish(connection, "mirror-clicks", streams.MIRROR, streams.DRAIN)
-    supervision.wish_mirror("clicks")
+    supervision.wish_mirror("clicks", **context)
     with transaction(installation.registry_url) as connection:
         assert streams.needed(connection, "mirror-clicks").wish == "run"
 
@@ -163,7 +165,7 @@ def test_differences_start_one_rollback_a_rewind_when_asked_to(installation, ope
     reason = f"{rewind_id}: 5 rows compared since the switch, DIFFERENCES: 2 changed, 1 missing"
     conf = {"dry_run": False, "to": "visits-g1", "reason": reason}
     assert started(task) == ("rollback_visits", f"observed.{rewind_id}", conf)
-    assert requests.checked(conf, requests.ROLLBACK)["dry_run"] is False
+    assert requests.checked(conf, requests.ROLLBACK, "rollback_visits")["dry_run"] is False
 
 
 @pytest.mark.parametrize(

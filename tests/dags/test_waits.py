@@ -279,12 +279,12 @@ def test_supervise_fails_at_once_on_a_changed_bundle(installation, context, monk
         Supervise(task_id="supervise", owner="mirror-clicks").poke(context)
 
 
-@pytest.mark.parametrize("owner", ["", None])
-def test_supervise_without_an_owner_means_the_live_job(installation, opened, context, monkeypatch, owner):
+@pytest.mark.parametrize("params", [{}, {"owner": None}])
+def test_supervise_without_an_owner_means_the_live_job(installation, opened, context, monkeypatch, params):
     opened()
     looked = []
     monkeypatch.setattr(supervise, "look", lambda _, o: looked.append(o) or Sighting("drained", ""))
-    context["params"] = {"owner": owner}
+    context["params"] = params
     assert Supervise(task_id="supervise", pipeline="visits").poke(context) is True
     assert looked == ["visits-g1"]
 

@@ -12,6 +12,7 @@ from rewind.core.pipeline import ExpectedChange
 from rewind.steps.findings import Found, judge
 from rewind.transforms import parsing
 from rewind.transforms.compare import Sides
+from tests.scenarios import truth_pairs
 from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, page, row
 
 C30 = [row(0, "", kind="dead"), row(1, ""), row(2, "[]"), row(3, "{broken")]
@@ -145,9 +146,13 @@ def test_a_column_that_only_one_side_has_is_a_change(spark: SparkSession) -> Non
 
 
 def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: SparkSession) -> None:
-    live = parsing.declared("m MAP<STRING, ARRAY<INT>>, n BIGINT, t STRING, d BIGINT, s STRUCT<a: BIGINT, b: INT>")
+    live = parsing.declared(
+        "m MAP<STRING, ARRAY<INT>>, n BIGINT, t STRING, d BIGINT, s STRUCT<a: BIGINT, b: INT>, "
+        "w DECIMAL(38,37), x DECIMAL(38,18), f FLOAT"
+    )
     candidate = parsing.declared(
-        "m MAP<STRING, ARRAY<INT>>, n INT, t BIGINT, d DOUBLE, s STRUCT<b: INT, a: INT, c: INT>"
+        "m MAP<STRING, ARRAY<INT>>, n INT, t BIGINT, d DOUBLE, s STRUCT<b: INT, a: INT, c: INT>, "
+        "w DECIMAL(38,0), x BIGINT, f DECIMAL(5,2)"
     )
     pairs = [
         ('{"m":{"a":[1],"b":[2]}}', '{"m":{"b":[2],"a":[1]}}', ""),
@@ -161,6 +166,14 @@ def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: Spark
         ('{"s":{"a":1,"b":2}}', '{"s":{"b":2,"a":1}}', ""),
         ('{"s":{"a":1,"b":2}}', '{"s":{"b":2,"a":1,"c":3}}', "s"),
         ('{"s":null}', '{"s":{"b":null}}', "s"),
+        ('{"w":7.1}', '{"w":7}', "w"),
+        ('{"w":7.0}', '{"w":7}', ""),
+        ('{"w":7.0}', '{"w":99999999999999999999999999999999999999}', "w"),
+        ('{"x":9223372036854775807.000000000000000001}', '{"x":9223372036854775807}', "x"),
+        ('{"x":9223372036854775807}', '{"x":9223372036854775807}', ""),
+        ('{"f":1.24}', '{"f":1.24}', ""),
+        ('{"f":1.2400001}', '{"f":1.24}', "f"),
+        ('{"f":"NaN"}', '{"f":1.24}', "f"),
     ]
     sides = [[row(o, pair[side]) for o, pair in enumerate(pairs)] for side in (0, 1)]
     different = Counter(field for *_, field in pairs if field)
@@ -169,6 +182,12 @@ def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: Spark
         "changed": sum(different.values()),
         "fields": {"changed": dict(different)},
     }
+
+
+@pytest.mark.full
+def test_drawn_pairs_are_called_equal_or_different_as_the_oracle_says(spark: SparkSession) -> None:
+    found = truth_pairs.check(spark, 350, seed=20)
+    assert min(found.values()) > 70
 
 
 @pytest.mark.parametrize(

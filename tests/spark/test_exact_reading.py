@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections import Counter
-from typing import Any
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,39 +14,10 @@ from pyspark.sql import functions as F
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
 from rewind.steps.logic import empty_records
-from rewind.transforms import contract, encoding, fitness, json_text, parsing
-from rewind.transforms.headers import Stamp
-from tests.support import exact_draws
-from tests.support.exact_oracle import Dead, came_out, expected, parsed
+from rewind.transforms import contract, encoding, fitness, parsing
+from tests.scenarios.truth_values import FORMS, STAMP, UNREADABLE, drawn, outcome, through_outputs
 
-STAMP = Stamp("x-g1", 1, "TOPIC", "out", "dead")
-UNREADABLE = "malformed, or a value of another type"
 A = '{"id":1,"s":"x"}'
-NESTED = {
-    "plain": (lambda kind: kind, lambda kind: kind, "{}"),
-    "array": (lambda kind: f"ARRAY<{kind}>", lambda kind: ("array", kind), "[{},null]"),
-    "struct": (
-        lambda kind: f"STRUCT<`f.g`: {kind}, h: INT>",
-        lambda kind: ("struct", {"f.g": kind, "h": "INT"}),
-        '{{"f.g":{}}}',
-    ),
-    "map": (lambda kind: f"MAP<STRING, {kind}>", lambda kind: ("map", kind), '{{"k":{}}}'),
-    "deep": (
-        lambda kind: f"ARRAY<STRUCT<m: MAP<STRING, {kind}>>>",
-        lambda kind: ("array", ("struct", {"m": ("map", kind)})),
-        '[{{"m":{{"k":{}}}}}]',
-    ),
-}
-
-
-def outcome(spark: SparkSession, schema: str, *texts: str, exact: bool = True, **declared: Any) -> list[str]:
-    """Return the JSON text that becomes of each record, or why it is rejected."""
-    pipeline = Pipeline("x", "t", schema, "o", exact=exact, **declared)
-    rows = [(b"k", text.encode(), [], "t", 0, n, None) for n, text in enumerate(texts)]
-    read = parsing.parse(spark.createDataFrame(rows, empty_records(spark).schema), pipeline)
-    text = json_text.of_columns(parsing.declared(schema).fields, exact)
-    told = read.select(f"{parsing.SRC}.offset", F.coalesce(parsing.REASON, text).alias("told"))
-    return [row["told"] for row in sorted(told.collect(), key=lambda row: row["offset"])]
 
 
 def test_p01_bytes_after_the_first_object_are_never_lost(spark: SparkSession) -> None:
@@ -199,7 +169,7 @@ def test_p09_a_watermark_on_a_local_time_is_refused_with_the_cure(spark: SparkSe
     ("form", "zone"),
     [
         pytest.param(form, zone, marks=[] if (form, zone) == ("deep", "Europe/Paris") else pytest.mark.full)
-        for form in NESTED
+        for form in FORMS
         for zone in ("Europe/Paris", "America/New_York")
     ],
 )
@@ -211,27 +181,7 @@ def test_drawn_values_come_out_as_the_oracle_says(spark: SparkSession, form: str
     assert min(found["kept"], found["dead"]) > many
 
 
-def drawn(spark: SparkSession, form: str, zone: str, draw: random.Random, many: int) -> Counter[str]:
-    """Hold `many` values of each type against the oracle; return how many were kept and how many dead."""
-    ddl, kind_of, text = NESTED[form]
-    kinds = {f"c{n}": leaf for n, leaf in enumerate(exact_draws.LEAVES)}
-    given = [(name, text.format(exact_draws.of(leaf, draw))) for name, leaf in kinds.items() for _ in range(many)]
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    schema = ", ".join(f"{name} {ddl(leaf)}" for name, leaf in kinds.items())
-    told = outcome(spark, schema, *(f'{{"{name}":{value}}}' for name, value in given))
-    again = outcome(spark, schema, *(answer if answer.startswith("{") else "{}" for answer in told))
-    counts: Counter[str] = Counter()
-    for (name, value), answer, repeated in zip(given, told, again, strict=True):
-        kind = kind_of(kinds[name])
-        try:
-            wanted = expected(kind, parsed(value), zone)
-        except Dead:
-            counts["dead"] += 1
-            assert answer == UNREADABLE or answer.startswith((name, "holds half")), (kinds[name], value, answer)
-            continue
-        counts["kept"] += 1
-        assert answer.startswith("{"), (kinds[name], value, answer)
-        assert came_out(kind, dict(parsed(answer)).get(name)) == wanted, (kinds[name], value, answer)
-        # What is written is read as the same.
-        assert repeated == answer
-    return counts
+@pytest.mark.full
+def test_drawn_values_go_through_logic_to_kafka_and_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    found = through_outputs(spark, tmp_path, "deep", "Europe/Paris", random.Random("20"), 20)
+    assert min(found["kept"], found["dead"]) > 20

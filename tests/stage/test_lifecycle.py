@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import announce, generations, rewinds
+from rewind.control import announce, generations, requests, rewinds
 from rewind.control.broker import Broker
 from rewind.control.pointer import resolve
 from rewind.local.airflow_api import AirflowApiError
@@ -59,6 +59,54 @@ def test_c39_what_only_the_first_task_can_know_fails_there_without_side_effect(s
     assert found is None
     assert [(s.step, s.state) for s in steps] == [("plan", "failed")]
     assert Broker(stage.shop.settings).topics() == [stage.shop.topic]
+
+
+def test_p10_a_key_that_is_not_known_ends_the_run_in_its_first_task(stage: Stage) -> None:
+    """By REST a conf may be what it is; the form sends every parameter, with what was left empty as null."""
+    topics, unknown, aborted = stage.shop_topics(), "does not know", {"rewind_id": "rw-0123456789"}
+    asked: list[tuple[str, dict, str]] = [
+        ("collect_garbage", {"dryrun": True}, f'{unknown} "dryrun". Did you mean "dry_run"?'),
+        ("deploy_staged", {"form": "latest"}, f'{unknown} "form". Did you mean "from"?'),
+        ("rewind_staged", {"dry-run": False}, f'{unknown} "dry-run". Did you mean "dry_run"?'),
+        ("rewind_staged", {"dry_run": False, "reason": ""}, "reason: is empty"),
+        ("rewind_staged", {"from": "2025-02-30T00:00:00Z"}, "from: '2025-02-30T00:00:00Z' is no instant"),
+        ("abort_staged", {**aborted, "raeson": "x"}, f'{unknown} "raeson". Did you mean "reason"?'),
+        ("abort_staged", {**aborted, "reason": " "}, "reason: is empty"),
+    ]
+    runs = []
+    for dag_id, conf, told in asked:
+        opened = {name: schema["default"] for name, schema in requests.form_of(dag_id).items() if "default" in schema}
+        runs += [(dag_id, stage.start(dag_id, sent), told) for sent in (conf, {**opened, **conf})]
+    for dag_id, run_id, told in runs:
+        assert stage.ended(dag_id, run_id) == "failed"
+        # A refusal is not tried again.
+        ((tries, raised),) = stage.raised(dag_id, run_id)
+        assert (tries, json.dumps(told)[1:-1] in raised) == (1, True), raised
+        assert stage.rewind(requests.rewind_id(dag_id, run_id)) == (None, [])
+    with stage.shop.registry() as connection:
+        assert generations.all_of(connection, "staged") == []
+    assert stage.shop_topics() == topics
+
+
+def test_p10_a_wrong_type_and_an_empty_text_make_no_run(stage: Stage) -> None:
+    asked: list[tuple[str, dict, str]] = [
+        ("collect_garbage", {"dry_run": "true"}, "dry_run"),
+        ("collect_garbage", {"dry_run": ""}, "dry_run"),
+        ("deploy_staged", {"from": ""}, "from"),
+        ("deploy_staged", {"from": 5}, "from"),
+        ("rewind_staged", {"from": "2014-01-01"}, "from"),
+        ("rewind_staged", {"from": ""}, "from"),
+        ("abort_staged", {"rewind_id": ""}, "rewind_id"),
+        ("abort_staged", {"rewind_id": 5}, "rewind_id"),
+        ("abort_staged", {}, "rewind_id"),
+    ]
+    for dag_id, conf, field in asked:
+        before = len(stage.api.dag_runs(dag_id))
+        with pytest.raises(AirflowApiError) as refused:
+            stage.api.trigger(dag_id, conf)
+        assert 400 <= refused.value.status < 500
+        assert field in refused.value.detail
+        assert len(stage.api.dag_runs(dag_id)) == before
 
 
 def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:

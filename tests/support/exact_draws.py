@@ -77,7 +77,7 @@ def _floating(_kind: str, draw: random.Random) -> str:
 
 def _decimal(kind: str, draw: random.Random) -> str:
     precision, scale = (int(part) for part in kind[len("DECIMAL(") : -1].split(","))
-    greatest = "9" * (precision - scale) + "." + "9" * scale
+    greatest = ("9" * (precision - scale) or "0") + "." + ("9" * scale or "0")
     edges = (
         greatest,
         f"-{greatest}",

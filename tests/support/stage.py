@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -104,6 +105,15 @@ class Stage:
         failed = [t for t in self.api.task_instances(dag_id, run_id) if t["state"] == "failed"]
         logs = [(t["task_id"], self.api.task_log(dag_id, run_id, t["task_id"], t["try_number"])) for t in failed]
         return "\n".join(f"{task}: {log[-3_000:]}" for task, log in logs)
+
+    def raised(self, dag_id: str, run_id: str) -> list[tuple[int, str]]:
+        """Return of each failed task how often it was tried, and its last log as JSON, with what was raised."""
+        found = []
+        for task in (t for t in self.api.task_instances(dag_id, run_id) if t["state"] == "failed"):
+            path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task['task_id']}/logs"
+            log = self.api.call("GET", f"{path}/{task['try_number']}?full_content=true")
+            found.append((int(task["try_number"]), json.dumps(log)))
+        return found
 
     def deploy(self) -> str:
         """Deploy the pipeline, start its mirror, and wait until both have read to the topic's end."""

@@ -15,7 +15,7 @@ import pytest
 
 from rewind.control import bundle, leases, requests, rewinds, streams
 from rewind.control.database import now
-from rewind.control.status_rewinds import RewindView, rewinds_of
+from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core import lifecycle
 from rewind.core.plan import Request
 from rewind.local import airflow_config, stack
@@ -109,7 +109,9 @@ class StubStage(Stage):
     def page(self, rewind_id: str) -> RewindView:
         """Return what the status shows of a rewind."""
         with self.shop.registry() as connection:
-            return next(v for v in rewinds_of(connection, self.shop.pipeline, (), 100, now()) if v.id == rewind_id)
+            held = Rewinds(connection, [rewinds.read(connection, rewind_id)], now())
+        (view,) = held.views({})[self.shop.pipeline]
+        return view
 
 
 @contextmanager

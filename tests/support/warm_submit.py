@@ -39,6 +39,7 @@ def drive(gateway: dict[str, Any], given: list[str]) -> None:
         sys.argv = [application, *arguments]
         sys.path[0] = str(Path(application).parent)
         sys.path.insert(1, options["--py-files"])
+        watch_transactions()
         server = own_server(gateway)
         spark = attached(options["--name"], options["--conf"])
         code = ran(application)
@@ -50,6 +51,17 @@ def drive(gateway: dict[str, Any], given: list[str]) -> None:
         sys.stderr.flush()
         # Threads of Kafka clients and of Py4J must not keep it alive, nor may its end touch the JVM.
         os._exit(code)
+
+
+def watch_transactions() -> None:
+    """Stop slow calls within registry transactions here as in the tests' own process (ADR 0033)."""
+    checkout = str(Path(__file__).resolve().parents[2])
+    sys.path.append(checkout)
+    from tests.support import held_transactions
+
+    # The driver's own modules come from its bundle alone.
+    sys.path.pop()
+    held_transactions.arm()
 
 
 def parsed(given: list[str]) -> tuple[dict[str, Any], str, list[str]]:

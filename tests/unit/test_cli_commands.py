@@ -238,12 +238,16 @@ def test_overrides_must_be_an_object(airflow, text):
 
 
 def test_deploy_and_abort_trigger_their_dags(registry, airflow, monkeypatch):
-    monkeypatch.setattr(requests, "rewind_id", lambda _, run_id: "rw-1" if run_id == "run-1" else "rw-other")
+    asked = "rw-0123456789"
+    monkeypatch.setattr(requests, "rewind_id", lambda _, run_id: asked if run_id == "run-1" else "rw-other")
+    with database.transaction(registry) as connection:
+        rewinds.close(connection, "rw-1", lifecycle.FINISHED)
+        rewinds.open_rewind(connection, asked, plan())
     assert main.main(["deploy", "visits_converter", "--from", "group:old"]) == 0
-    assert main.main(["abort", "rw-1", "--reason", "wrong day"]) == 0
+    assert main.main(["abort", asked, "--reason", "wrong day"]) == 0
     assert airflow.runs == [
         ("deploy_visits_converter", {"from": "group:old"}),
-        ("abort_visits_converter", {"rewind_id": "rw-1", "reason": "wrong day"}),
+        ("abort_visits_converter", {"rewind_id": asked, "reason": "wrong day"}),
     ]
     assert airflow.ended == [("run-1", "backfill")]
 

@@ -45,7 +45,7 @@ def test_prove_runs_its_dag(settings, monkeypatch, capsys):
     monkeypatch.setattr(context, "airflow_api", lambda: airflow)
     assert main.main(["prove", "--topic", "visits"]) == 0
     assert main.main(["prove"]) == 0
-    assert airflow.runs == [("prove_mirrors", {"topic": "visits"}), ("prove_mirrors", {"topic": ""})]
+    assert airflow.runs == [("prove_mirrors", {"topic": "visits"}), ("prove_mirrors", {})]
     assert main.main(["prove", "--topic", "nobodys"]) == 64
     assert "'nobodys' has no mirror" in capsys.readouterr().err
     assert len(airflow.runs) == 2

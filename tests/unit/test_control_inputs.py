@@ -7,6 +7,7 @@ import yaml
 
 from rewind.control import pipelines, requests
 from rewind.core.errors import RefusedError
+from rewind.core.nearest import meant
 from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, RowRule, thaw
 from rewind.core.plan import Request
 from tests.support.fakes import PIPELINE
@@ -84,16 +85,16 @@ def test_a_position_of_each_form_passes_the_form(position):
 
 BAD = [
     *[("from", value) for value in ("abc", "", "latest", "P", "PT", "P1DT", "-P1D", "shift-by:x", "[1]", 5, None)],
-    *[("to", value) for value in ("abc", "P", 5, None)],
+    *[("to", value) for value in ("", " ", "abc", "P", 5)],
     *[("observe", value) for value in ("", "15", "PT", "P1W", "PT-1S", 900, None)],
     *[("grace", value) for value in ("", "1h", "P999999999999D", None)],
-    *[("apply_plan", value) for value in ("xyz", "0123456789AB", "0123456789a", "../plan", 1, None)],
+    *[("apply_plan", value) for value in ("xyz", "0123456789AB", "0123456789a", "../plan", "", 1)],
     *[(name, value) for name in ("same_code", "auto_approve", "dry_run") for value in ("yes", 1, None)],
     *[("repair_into", value) for value in ("", "both", None)],
     *[("on_difference", value) for value in ("", "abort", None)],
-    *[("compare_every", value) for value in ("5m", "PT29S", 300, None)],
-    *[("reason", value) for value in (5, "x" * 2_001, None)],
-    *[("accept_gaps", value) for value in ([], {}, "x" * 10_001, None)],
+    *[("compare_every", value) for value in ("", "5m", "PT29S", 300)],
+    *[("reason", value) for value in ("", "\n", 5, "x" * 2_001)],
+    *[("accept_gaps", value) for value in ("", [], {}, "x" * 10_001)],
     ("from", "{" + "x" * 10_000 + "}"),
     ("overrides", "max_offsets=5"),
     ("overrides", [1]),
@@ -127,11 +128,134 @@ def test_a_bad_override_names_its_path(overrides, field, problem):
 def test_an_unknown_parameter_is_refused():
     with pytest.raises(RefusedError) as raised:
         requests.parse("visits", {"form": "earliest"})
-    assert (raised.value.field, raised.value.problem) == ("form", "is no parameter")
+    assert (raised.value.field, raised.value.problem) == ("form", 'rewind_visits does not know "form"')
+    assert raised.value.cure.startswith('Did you mean "from"? Known: from, to, overrides, ')
 
 
-def test_an_object_left_empty_is_no_override():
-    assert requests.parse("visits", {"overrides": None}).overrides == {}
+LEFT_OUT = [name for name, schema in requests.PARAMETERS.items() if "null" in schema["type"]]
+
+
+def test_what_is_null_was_left_out():
+    assert requests.parse("visits", dict.fromkeys(LEFT_OUT)) == requests.parse("visits", {})
+
+
+@pytest.mark.parametrize("kind", requests.FORMS)
+def test_what_was_checked_is_the_same_when_it_is_checked_again(kind):
+    form = requests.FORMS[kind]
+    given = {"rewind_id": "rw-0123456789"} if kind == "abort" else {}
+    once = requests.checked(given, form, kind)
+    assert once.keys() == form.keys()
+    assert requests.checked(once, form, kind) == once
+
+
+def test_a_parameter_without_default_must_be_given():
+    with pytest.raises(RefusedError, match=r"^rewind_id: None is not of type 'string'\. Give the id of a rewind"):
+        requests.checked({}, requests.ABORT, "abort_visits")
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "cure"),
+    [
+        ("form", ("from", "to"), 'Did you mean "from"? Known: from, to'),
+        ("dryrun", ("dry_run",), 'Did you mean "dry_run"? Known: dry_run'),
+        ("zzz", ("from", "to"), "Known: from, to"),
+        ("from", (), "Known: nothing"),
+    ],
+)
+def test_the_nearest_name_is_told(name, known, cure):
+    assert meant(name, known) == cure
+
+
+def test_an_unknown_override_is_told_with_the_nearest():
+    with pytest.raises(RefusedError) as raised:
+        requests.parse("visits", {"overrides": {"max_ofsets": 5}})
+    assert raised.value.field == "overrides"
+    assert "'max_ofsets' was unexpected" in raised.value.problem
+    assert raised.value.cure.startswith('Did you mean "max_offsets"? Known: session_time_zone, ')
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "form"),
+    [
+        ("rewind_collect_garbage", requests.PARAMETERS),
+        ("collect_garbage", requests.COLLECT),
+        ("nightly_replay_a", requests.NIGHTLY),
+        ("mirror_rewind_a", requests.NOTHING),
+    ],
+)
+def test_a_dag_has_the_form_of_its_kind(dag_id, form):
+    assert requests.form_of(dag_id) is form
+
+
+def test_another_dag_has_no_form():
+    with pytest.raises(RefusedError, match="dag_id: backup is no DAG of Rewind"):
+        requests.form_of("backup")
+
+
+POSITIONS = [("rewind", "from"), ("rewind", "to"), ("consumers", "replay_from"), ("rollback", "replay_from")]
+DURATIONS = [("rewind", "observe"), ("rewind", "grace"), ("rewind", "compare_every"), ("rollback", "grace")]
+INSTANT = "Write it with its zone, as 2025-09-04T07:00:00Z"
+
+
+@pytest.mark.parametrize(("kind", "name"), POSITIONS)
+@pytest.mark.parametrize(
+    ("text", "problem", "cure"),
+    [
+        ("2014-01-01", "'2014-01-01' has no time zone", INSTANT),
+        ("2014-01-01T07:00:00", "'2014-01-01T07:00:00' has no time zone", INSTANT),
+        ("2025-02-30T00:00:00Z", "is no instant (day is out of range for month)", INSTANT),
+        ("2025-09-04T25:00:00Z", "is no instant (hour must be in 0..23)", INSTANT),
+        ("yesterday", "'yesterday' is no position", "Write earliest, "),
+        ('{"visits":{"0":-3}}', "-3 is no partition or offset", "Write whole numbers, as in "),
+        ("{visits", "'{visits' is not JSON", 'Write offsets as {"<topic>":{"0":23,"1":0}}'),
+    ],
+)
+def test_a_position_that_is_none_is_refused_without_the_world(kind, name, text, problem, cure):
+    with pytest.raises(RefusedError) as raised:
+        requests.checked({name: text}, requests.FORMS[kind], kind)
+    assert raised.value.field == name
+    assert problem in raised.value.problem
+    assert raised.value.cure.startswith(cure)
+
+
+@pytest.mark.parametrize(("kind", "name"), DURATIONS)
+@pytest.mark.parametrize("text", ["P", "PT", "P1DT", "P1W", "1h", "PT1H\n"])
+def test_a_duration_that_is_none_is_refused_in_every_form(kind, name, text):
+    with pytest.raises(RefusedError) as raised:
+        requests.checked({name: text}, requests.FORMS[kind], kind)
+    assert (raised.value.field, raised.value.problem) == (name, f"{text!r} is no duration")
+    assert raised.value.cure == "Write P9D, PT1H, PT90S or P1DT12H"
+
+
+@pytest.mark.parametrize("text", ["live", "P1D", "shift-by:-1"])
+def test_consumer_groups_read_again_from_no_other_position(text):
+    with pytest.raises(RefusedError) as raised:
+        requests.checked({"replay_from": text}, requests.CONSUMERS, "consumers_visits")
+    assert raised.value.problem == f"{text!r} is no position of a consumer group"
+    assert raised.value.cure == "Write earliest, 2025-09-04T07:00:00Z, or offsets JSON"
+
+
+@pytest.mark.parametrize("text", ["yesterday", "Earliest", "group:", "group:../x", "checkpoint:", "earliest\n"])
+def test_a_start_of_a_deploy_that_is_none_is_refused(text):
+    with pytest.raises(RefusedError) as raised:
+        requests.checked({"from": text}, requests.DEPLOY, "deploy_visits")
+    assert (raised.value.field, raised.value.problem) == ("from", f"{text!r} is no start")
+    assert raised.value.cure == "Write earliest, latest, group:NAME or checkpoint:PATH"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "cure"),
+    [
+        ("abort", "rewind_id", "rw-1", "Give the id of a rewind, as rw-0123456789"),
+        ("rollback", "to", "visits-r1", "Give the id of a job, as visits_converter-g1"),
+        ("stream", "owner", "../live-g1", "Give the id of a job, as visits_converter-g1"),
+        ("rewind", "apply_plan", "zz", "Give the id of a plan, as 0123456789ab"),
+    ],
+)
+def test_an_id_that_is_none_is_told_with_an_example(kind, name, text, cure):
+    with pytest.raises(RefusedError) as raised:
+        requests.checked({name: text}, requests.FORMS[kind], kind)
+    assert (raised.value.field, raised.value.problem, raised.value.cure) == (name, f"{text!r} is no such text", cure)
 
 
 def test_the_old_job_must_outlive_the_watch():

@@ -82,7 +82,8 @@ def held(installation: Settings) -> Holder | None:
 
 def seen(installation: Settings) -> str:
     with transaction(installation.registry_url) as connection:
-        return step_lease.seen(connection, ["rw-1"], ["backfill"]).get(("rw-1", "backfill"), "")
+        made = step_lease.submits(connection, ["rw-1"], ["backfill"])
+    return step_lease.seen(made).get(("rw-1", "backfill"), "")
 
 
 def test_a_submit_that_ended_leaves_nothing_to_settle(installation: Settings) -> None:

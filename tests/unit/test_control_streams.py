@@ -268,6 +268,43 @@ def test_a_driver_that_ended_is_counted_with_its_last_words_and_comes_back_after
     assert driver.started == [(OWNER, "generation", 1), (OWNER, "generation", 2)]
 
 
+def test_the_last_words_of_one_driver_are_not_told_of_another_that_ended_meanwhile(
+    settings, driver, monkeypatch, other_process
+):
+    told = []
+
+    def words(*_):
+        # The disk is slow: another supervisor has counted that end, started one more, and seen that end as well.
+        told.append(stream(settings).launched)
+        if len(told) == 1:
+            with transaction(settings.registry_url) as connection:
+                streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 2})
+        return f"words {len(told)}"
+
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
+    monkeypatch.setattr(supervise, "_last_words", words)
+    assert supervise.look(settings, OWNER).state == supervise.WAITING
+    assert [launched["started"] for launched in told] == [1, 2]
+    found = stream(settings)
+    assert (found.failures, found.last_failure, found.launched) == (1, "words 2", None)
+
+
+def test_a_driver_that_another_supervisor_started_meanwhile_is_not_counted_as_ended(
+    settings, driver, monkeypatch, other_process
+):
+    def words(*_):
+        with transaction(settings.registry_url) as connection:
+            streams.set_launched(connection, OWNER, asdict(leases.process_of(other_process.pid)))
+        return "words"
+
+    with transaction(settings.registry_url) as connection:
+        streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
+    monkeypatch.setattr(supervise, "_last_words", words)
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+    assert (stream(settings).failures, driver.started) == (0, [])
+
+
 def test_a_crash_loop_is_quarantined_until_it_is_wished_to_run(settings, driver):
     driver.source = ENDS
     for _ in range(5):

@@ -103,7 +103,9 @@ def test_a_duration_is_read(text, length):
     assert times.parse_duration(text, "grace") == length
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "9D", "P9", "P1M", "P1W", "P-1D", "PT1.5S", "1h", "p9d", "P9D "])
+@pytest.mark.parametrize(
+    "text", ["", "P", "PT", "P1DT", "9D", "P9", "P1M", "P1W", "P-1D", "PT1.5S", "1h", "p9d", "P9D "]
+)
 def test_another_form_is_no_duration(text):
     with pytest.raises(RefusedError) as raised:
         times.parse_duration(text, "grace")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from fastapi import FastAPI, Request
 
 from rewind.control.requests import rewind_id
+from rewind.core.errors import RefusedError
 from rewind.web.airflow_port import AirflowPort
 
 DAG = "rewind_visits"
@@ -32,6 +34,23 @@ def airflow(marked):
         return {}
 
     return app
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "conf", "told"),
+    [
+        ("abort_visits", {"rewind_id": "rw-0123456789", "raeson": "x"}, 'raeson: abort_visits does not know "raeson"'),
+        ("rollback_visits", {"dry_run": "no"}, "dry_run: 'no' is not of type 'boolean'"),
+        ("rollback_visits", {"reason": ""}, "reason: is empty"),
+        ("backup", {}, "dag_id: backup is no DAG of Rewind"),
+    ],
+)
+def test_no_run_is_asked_for_that_the_form_of_its_dag_refuses(dag_id, conf, told):
+    def reached():
+        raise AssertionError("Airflow was asked")
+
+    with pytest.raises(RefusedError, match=f"^{told}"):
+        asyncio.run(AirflowPort(reached).trigger(Request({"type": "http"}), dag_id, conf))
 
 
 def test_the_tasks_of_its_own_run_are_ended_as_the_person():

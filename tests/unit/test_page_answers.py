@@ -8,7 +8,6 @@ import sqlite3
 import pytest
 
 from rewind.control import status
-from rewind.control.snapshot import snapshot
 from rewind.web import overview, rewind_page
 from tests.support import page_states
 from tests.support.page_states import NAME, REWIND_ID, STATES, Ends
@@ -41,8 +40,7 @@ def shown(settings):
     (card,) = overview.overview(found)["pipelines"]
     if not (card["active"] or card["last"]):
         return card, None
-    with snapshot(settings.registry_url) as connection:
-        return card, rewind_page.rewind_page(settings, connection, found, REWIND_ID)
+    return card, rewind_page.rewind_page(settings, found, REWIND_ID)
 
 
 @pytest.mark.parametrize("state", STATES)

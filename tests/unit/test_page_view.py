@@ -39,8 +39,7 @@ def in_state(settings):
 
 
 def of_rewind(settings, found):
-    with snapshot(settings.registry_url) as connection:
-        return rewind_page.rewind_page(settings, connection, found, REWIND_ID)
+    return rewind_page.rewind_page(settings, found, REWIND_ID)
 
 
 DEAD = f"the driver of {LIVE} is dead: no failure is known"
@@ -223,8 +222,7 @@ def test_the_ledger_of_an_aborted_rewind(settings, in_state):
 
 def test_a_generation_and_what_differs_from_live(settings, in_state):
     found = in_state("standby")
-    with snapshot(settings.registry_url) as connection:
-        body = generation_page.generation_page(settings, connection, found, LIVE)
+    body = generation_page.generation_page(settings, found, LIVE)
     assert (body["live"], body["job"]["state"], body["differences"]) == (CANDIDATE, "standby", [])
     assert [(e["kind"], e["name"], e["state"]) for e in body["manifest"]] == [
         ("group", LIVE, "named"),
@@ -241,23 +239,20 @@ def test_a_generation_with_a_setting_of_a_newer_release_is_shown_without_what_di
         frozen = generations.read(connection, LIVE).frozen
         newer = {**frozen, "config": {**frozen["config"], "surprise": 1}}
         connection.execute(table.update().where(table.c.job_id == LIVE).values(frozen=newer))
-    with snapshot(settings.registry_url) as connection:
-        body = generation_page.generation_page(settings, connection, found, LIVE)
+    body = generation_page.generation_page(settings, found, LIVE)
     assert body["differences"] == []
     assert "holds surprise, which this release does not know" in body["problems"][1]
 
 
 def test_the_history_tells_verdict_and_answer(settings, in_state):
     found = in_state("standby")
-    with snapshot(settings.registry_url) as connection:
-        (line,) = history.history(settings, connection, found)["rewinds"]
+    (line,) = history.history(settings, found)["rewinds"]
     assert (line["rewind"]["id"], line["verdict"], line["answer"]) == (REWIND_ID, "pass", "approve by ada")
     assert line["evidence"] == 0
     folder = evidence.folder_of(settings, REWIND_ID)
     folder.mkdir(parents=True)
     (folder / "verdict-1.json").write_text("{}")
-    with snapshot(settings.registry_url) as connection:
-        assert history.history(settings, connection, found)["rewinds"][0]["evidence"] == 1
+    assert history.history(settings, found)["rewinds"][0]["evidence"] == 1
 
 
 def test_the_active_rewind_is_shown_however_few_ended_ones_are_asked_for(settings, in_state):
@@ -272,10 +267,9 @@ def test_two_rewinds_side_by_side(settings, in_state):
         made = page_states.plan(reason="again")
         rewinds.open_rewind(connection, "rw-other", made)
     state = State(lambda: settings, lambda _: Ends())
-    with snapshot(settings.registry_url) as connection:
-        body = compare_page.compare_page(settings, connection, state, (REWIND_ID, "rw-other"))
-        with pytest.raises(RefusedError, match="'rw-none' is unknown"):
-            compare_page.compare_page(settings, connection, state, (REWIND_ID, "rw-none"))
+    body = compare_page.compare_page(settings, state, (REWIND_ID, "rw-other"))
+    with pytest.raises(RefusedError, match="'rw-none' is unknown"):
+        compare_page.compare_page(settings, state, (REWIND_ID, "rw-none"))
     lines = {(line["section"], line["name"]): line["values"] for line in body["lines"]}
     assert lines["rewind", "state"] == ["aborted", "active"]
     assert lines["rewind", "reason"] == ["", "again"]
@@ -288,8 +282,7 @@ def test_two_rewinds_side_by_side(settings, in_state):
 def test_two_nights_side_by_side(settings, in_state):
     in_state("drifted night")
     state = State(lambda: settings, lambda _: Ends())
-    with snapshot(settings.registry_url) as connection:
-        body = compare_page.compare_page(settings, connection, state, ("visits-n2", "visits-n3"))
+    body = compare_page.compare_page(settings, state, ("visits-n2", "visits-n3"))
     lines = {(line["section"], line["name"]): line["values"] for line in body["lines"]}
     assert lines["night", "state"] == ["consistent", "drifted"]
     assert lines["offsets", "partition 0"] == ["5 to 90", "90 to 100"]

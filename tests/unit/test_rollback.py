@@ -108,7 +108,7 @@ def test_the_way_forward_stays_open(settings, switched, told):
 def test_a_dry_run_tells_and_changes_nothing(settings, switched, told):
     with transaction(settings.registry_url) as connection:
         reach(connection, NEW, 13)
-    text = step.preview(settings, PIPELINE, requests.checked({}, requests.ROLLBACK))
+    text = step.preview(settings, PIPELINE, requests.checked({}, requests.ROLLBACK, "rollback_visits"))
     assert text == f"{PIPELINE}: from {NEW} at epoch 2 back to {OLD}; the standby is 6 offsets behind live"
     roll_back(settings, dry_run=True)
     assert (states(settings)[:2], told) == ((NEW, 2), [])

@@ -9,7 +9,7 @@ import pytest
 from rewind.control import generations, metrics, progress, status
 from rewind.control.database import transaction
 from rewind.control.status import PipelineView, Status
-from rewind.control.status_jobs import jobs_of
+from rewind.control.status_jobs import Jobs
 from rewind.control.totals import Totals
 from rewind.core import lifecycle
 from rewind.core.world import Batch
@@ -44,8 +44,12 @@ def batch(connection, monkeypatch, number, watermark, ago):
     progress.record(connection, JOB, 1, Batch(number, {0: number}, {0: number + 1}, 1, NOW, 0, closing))
 
 
+def jobs_of(connection):
+    return Jobs(connection, NOW).by_pipeline(Away())["visits_converter"]
+
+
 def watermark(connection):
-    (job,) = jobs_of(connection, "visits_converter", Away(), NOW)
+    (job,) = jobs_of(connection)
     return job.watermark
 
 
@@ -57,7 +61,7 @@ def test_c36_a_silent_source_leaves_the_watermark_stuck_since_its_last_rise(conn
     batch(connection, monkeypatch, 2, CLOSED, timedelta(minutes=5))
     found = watermark(connection)
     assert (found.at, found.since, found.stuck) == (CLOSED, NOW - timedelta(minutes=10), True)
-    (job,) = jobs_of(connection, "visits_converter", Away(), NOW)
+    (job,) = jobs_of(connection)
     assert job.note == (
         "watermark stuck since 2025-09-04T11:50:00.000Z at 2025-09-04T06:59:00.000Z: what ends later stays open until "
         "a record of later event time comes. No records come in: look at the producers; one record of the present time "
@@ -75,7 +79,7 @@ def test_c36_records_without_later_event_time_are_told_from_a_silent_source(conn
     for number, ago in enumerate((10, 5, 0.5)):
         batch(connection, monkeypatch, number, CLOSED, timedelta(minutes=ago))
     assert (watermark(connection).stuck, watermark(connection).fed) == (True, True)
-    assert jobs_of(connection, "visits_converter", Away(), NOW)[0].note.endswith(
+    assert jobs_of(connection)[0].note.endswith(
         "comes. Records come in, but none of later event time: mend the producers' clocks, or what logic.py takes as "
         "event time"
     )
@@ -83,7 +87,7 @@ def test_c36_records_without_later_event_time_are_told_from_a_silent_source(conn
 
 def test_c36_it_is_in_the_metrics(connection, monkeypatch):
     batch(connection, monkeypatch, 0, CLOSED, timedelta(minutes=10))
-    jobs = jobs_of(connection, "visits_converter", Away(), NOW)
+    jobs = jobs_of(connection)
     found = Status(NOW, True, (), (PipelineView("visits_converter", True, jobs=jobs),), ())
     lines = metrics.exposition(found, Totals()).splitlines()
     labels = f'{{pipeline="visits_converter",job="{JOB}",state="candidate"}}'
@@ -96,7 +100,7 @@ def test_c36_a_watermark_that_moves_is_not_stuck(connection, monkeypatch):
     batch(connection, monkeypatch, 1, CLOSED + timedelta(minutes=5), timedelta(seconds=60))
     found = watermark(connection)
     assert (found.stuck, found.told()) == (False, "")
-    assert jobs_of(connection, "visits_converter", Away(), NOW)[0].note == ""
+    assert jobs_of(connection)[0].note == ""
 
 
 def test_a_job_without_state_has_none(connection, monkeypatch):

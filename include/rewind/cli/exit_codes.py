@@ -7,6 +7,7 @@ import textwrap
 from typing import Any
 
 from rewind.core.errors import RewindError
+from rewind.core.nearest import meant
 
 INTERRUPTED = 130
 WIDTH = 100
@@ -35,6 +36,15 @@ class Parser(argparse.ArgumentParser):
         help_form = {"epilog": epilog(), "formatter_class": argparse.RawDescriptionHelpFormatter}
         # A prefix that is one option's today may be two options' in the next release.
         super().__init__(**{**help_form, "allow_abbrev": False, **kwargs})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse as `argparse.ArgumentParser` does, and refuse what is left with the nearest option of this command."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+            hint = f". {meant(unknown[0], options)}" if unknown[0].startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
 
 def _kinds(root: type[RewindError]) -> list[type[RewindError]]:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from rich.table import Table
+from sqlalchemy import Connection
 
 from rewind.cli import context, output, render
 from rewind.control import generation_diff, generations
@@ -14,6 +15,7 @@ from rewind.control.snapshot import snapshot
 from rewind.control.status_generations import GenerationView, generations_of
 from rewind.control.status_jobs import Ends
 from rewind.core.errors import RefusedError
+from rewind.core.world import Generation
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,8 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _generations(arguments: argparse.Namespace) -> int:
     settings = context.settings()
     ends = Ends(context.broker(settings), settings.bootstrap)
-    with snapshot(settings.registry_url) as connection:
-        found = generations_of(connection, arguments.pipeline, ends)
+    found = generations_of(settings.registry_url, arguments.pipeline, ends)
     output.show(arguments, found, table(found))
     return 0
 
@@ -54,16 +55,18 @@ def table(found: Iterable[GenerationView]) -> Table:
 def _diff(arguments: argparse.Namespace) -> int:
     settings = context.settings()
     with snapshot(settings.registry_url) as connection:
-        new = arguments.new
-        if new is None:
-            pipeline = generations.read(connection, arguments.old).pipeline
-            live = generations.live(connection, pipeline)
-            if live is None:
-                raise RefusedError("new", f"{pipeline} has no live job", "Name the other generation")
-            new = live[0].job_id
-        found = generation_diff.compare(settings, connection, arguments.old, new)
+        old = generations.read(connection, arguments.old)
+        new = _live(connection, old) if arguments.new is None else generations.read(connection, arguments.new)
+    found = generation_diff.compare(settings, old, new)
     output.tell(arguments, _body(found), [*_lines(found), *(found.lines if arguments.code else ())])
     return 0
+
+
+def _live(connection: Connection, other: Generation) -> Generation:
+    live = generations.live(connection, other.pipeline)
+    if live is None:
+        raise RefusedError("new", f"{other.pipeline} has no live job", "Name the other generation")
+    return live[0]
 
 
 def _body(found: Compared) -> dict[str, object]:

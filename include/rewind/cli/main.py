@@ -6,9 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 
 from rewind.cli.exit_codes import INTERRUPTED, Parser
-from rewind.core.errors import RewindError
+from rewind.core.errors import RefusedError, RewindError
 
 COMMANDS = (
     "rewind.cli.show",
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error raised on purpose is one line on stderr."""
     parsed = parser().parse_args(arguments)
     try:
+        _refuse_empty(arguments)
         return int(parsed.func(parsed))
     except RewindError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -41,6 +43,19 @@ def main(arguments: Sequence[str]) -> int:
         # Whoever read our output has enough of it (`| head`): that is no failure, and nothing more can be printed.
         sys.stderr.close()
         return 0
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse an empty text: it is a variable of a script that was not set, and would be taken for a default.
+
+    Raises:
+        RefusedError: There is one.
+    """
+    for before, word in pairwise(("", *arguments)):
+        option, equals, value = word.partition("=")
+        if not word.strip() or (word.startswith("--") and equals and not value.strip()):
+            named = option if equals else before if before.startswith("--") else "arguments"
+            raise RefusedError(named, "is empty", "Give a value, or leave it out")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -46,7 +46,7 @@ def _prove(arguments: argparse.Namespace) -> int:
         cure = f"Start it with mirror_{arguments.topic}, or choose one of {', '.join(mirrored) or 'none'}"
         raise RefusedError("topic", f"{arguments.topic!r} has no mirror", cure)
     if not arguments.dry_run:
-        return trigger.tell_started(arguments, DAG, {"topic": arguments.topic})
+        return trigger.tell_started(arguments, DAG, {"topic": arguments.topic} if arguments.topic else {})
     found = status.read(context.settings(), None)
     if not found.registry_read:
         raise RetryError(found.problems[0])

@@ -12,6 +12,7 @@ from rewind.control import requests, rewinds
 from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
 from rewind.control.rewinds import Rewind
 from rewind.control.snapshot import snapshot
+from rewind.core import asked
 from rewind.core import plan as plans
 from rewind.core.errors import RefusedError
 
@@ -56,7 +57,6 @@ CONSUMERS_HELP = {
 
 START = {name: schema for name, schema in PARAMETERS.items() if name not in NEVER_ASKED}
 PLAN = {name: schema for name, schema in START.items() if name != "apply_plan"}
-DEPLOY_FORMS = "earliest, latest, group:<consumer group> or checkpoint:<folder>"
 ONLY_TELLS = "tells only, unless --no-dry-run is given"
 
 
@@ -64,7 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the commands that start DAG runs."""
     deploy = subparsers.add_parser("deploy", parents=[output.FORM], help="make the first generation of a pipeline")
     deploy.add_argument("pipeline")
-    deploy.add_argument("--from", dest="start", default="earliest", help=DEPLOY_FORMS)
+    deploy.add_argument("--from", dest="start", default="earliest", help=asked.ORIGIN_FORMS)
     deploy.set_defaults(func=_deploy)
     plan = _form(subparsers, "plan", "plan a rewind and show the plan; changes nothing", PLAN, HELP)
     plan.add_argument(
@@ -102,12 +102,13 @@ def _add_option(
     parser: argparse.ArgumentParser, name: str, schemas: Mapping[str, Mapping[str, Any]], words: Mapping[str, str]
 ) -> None:
     schema, flag = schemas[name], f"--{name.replace('_', '-')}"
+    kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     options: dict[str, Any] = {"dest": name, "default": None, "help": words[name]}
-    if schema["type"] == "boolean":
+    if "boolean" in kinds:
         options["action"] = argparse.BooleanOptionalAction
-    elif schema["type"] == "array":
+    elif "array" in kinds:
         options |= {"nargs": "+", "metavar": "GROUP"}
-    elif schema["type"] == "object":
+    elif "object" in kinds:
         options["type"] = _json_object
     elif "enum" in schema:
         options["choices"] = schema["enum"]
@@ -146,13 +147,11 @@ def _start(arguments: argparse.Namespace) -> int:
 
 def _rollback(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, ROLLBACK)
-    requests.checked(conf, ROLLBACK)
     return tell_started(arguments, f"rollback_{arguments.pipeline}", conf, rollback=requests.rollback_id)
 
 
 def _consumers(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, CONSUMERS)
-    requests.checked(conf, CONSUMERS)
     return tell_started(arguments, f"consumers_{arguments.pipeline}", conf, moves=requests.move_id)
 
 
@@ -163,7 +162,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
 def _abort(arguments: argparse.Namespace) -> int:
     with snapshot(context.settings().registry_url) as connection:
         found, _ = rewinds.read_active(connection, arguments.rewind)
-    conf = {"rewind_id": found.id, "reason": arguments.reason}
+    conf = {"rewind_id": found.id} | ({"reason": arguments.reason} if arguments.reason else {})
     code = tell_started(arguments, f"abort_{found.pipeline}", conf)
     _end_steps(found)
     return code
@@ -200,6 +199,7 @@ def tell_started(
 def _started(dag_id: str, conf: Mapping[str, Any]) -> str:
     from rewind.local.airflow_api import AirflowApiError
 
+    requests.checked(conf, requests.form_of(dag_id), dag_id)
     try:
         return str(context.airflow_api().trigger(dag_id, conf)["dag_run_id"])
     except AirflowApiError as refused:

@@ -6,9 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
-from rewind.control import bundle, generations, supervise
+from rewind.control import bundle, supervise
 from rewind.control.bundle import Bundle
 from rewind.core.differences import Difference, Version, differences
 from rewind.core.errors import RefusedError
@@ -38,14 +36,14 @@ class Compared:
     notes: tuple[str, ...]
 
 
-def compare(settings: Settings, connection: Connection, old: str, new: str) -> Compared:
+def compare(settings: Settings, one: Generation, other: Generation) -> Compared:
     """Return what differs between two generations.
 
     Raises:
-        RefusedError: One is unknown, or they belong to two pipelines.
+        RefusedError: They belong to two pipelines.
         IntegrityError: The frozen code of one was changed.
     """
-    one, other = generations.read(connection, old), generations.read(connection, new)
+    old, new = one.job_id, other.job_id
     if one.pipeline != other.pipeline:
         problem = f"{new} is of {other.pipeline}, {old} of {one.pipeline}"
         raise RefusedError("job_id", problem, "Name two generations of one pipeline")

@@ -72,6 +72,7 @@ def create(connection: Connection, made: Generation, rewind_id: str | None) -> G
         RefusedError: The id is taken by another rewind, the pipeline has a candidate already, or another owner has one
             of the names.
     """
+    # Also of one that is recorded: an older release may have given its names to two.
     owners.claim(connection, owners_of(made))
     row = connection.execute(select(_table).where(_table.c.job_id == made.job_id)).one_or_none()
     if row is not None:

@@ -13,15 +13,15 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from rewind.control import pipelines, schema
+from rewind.control import pipelines, rewind_rows, schema
 from rewind.control.database import now as registry_now
 from rewind.control.pipelines import Broken
 from rewind.control.snapshot import snapshot
 from rewind.control.status_garbage import Garbage, Leftovers
-from rewind.control.status_jobs import Ends, Job, jobs_by_pipeline
-from rewind.control.status_mirrors import Mirror, mirrors_of
+from rewind.control.status_jobs import Ends, Job, Jobs
+from rewind.control.status_mirrors import Mirror, Mirrors
 from rewind.control.status_nights import NightView, nights_by_pipeline
-from rewind.control.status_rewinds import RewindView, rewinds_by_pipeline
+from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core import lifecycle, times
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
@@ -144,14 +144,13 @@ def read(
     known |= {b.name: _broken(b) for b in broken}
     try:
         with snapshot(settings.registry_url) as connection:
-            ends = Ends(broker, settings.bootstrap)
-            wanted = Wanted(pipeline, collected, recent)
-            deployed = _deployed(connection, known, wanted, ends, now)
-            mirrors = mirrors_of(connection, ends, now, settings.registry_url)
+            held = _Held(connection, Wanted(pipeline, collected, recent), now, settings.registry_url)
     except (RefusedError, RetryError) as problem:
         read_or_empty = isinstance(problem, RefusedError)
         return Status(now, read_or_empty, (str(problem),), tuple(known[name] for name in sorted(known)), ())
-    known |= {p.name: p for p in deployed}
+    ends = Ends(broker, settings.bootstrap)
+    known |= {p.name: p for p in held.deployed(known, ends)}
+    mirrors = held.mirrors(ends)
     return Status(now, True, ends.problems, tuple(known[name] for name in sorted(known)), mirrors)
 
 
@@ -174,33 +173,47 @@ def _broken(found: Broken) -> PipelineView:
     return PipelineView(found.name, False, problem=found.problem)
 
 
-def _deployed(
-    connection: Connection, known: Mapping[str, PipelineView], wanted: Wanted, ends: Ends, now: datetime
-) -> list[PipelineView]:
-    """Return what is deployed: so many queries for all pipelines as for one."""
-    jobs = jobs_by_pipeline(connection, ends, now, pipeline=wanted.pipeline, collected=wanted.collected)
-    rewinds = rewinds_by_pipeline(connection, jobs, wanted.recent, now, wanted.pipeline)
-    leftovers, gone = Leftovers(connection, now), _deletions(connection, wanted)
-    nights = nights_by_pipeline(connection, wanted.pipeline)
-    pointers = {row.pipeline: row for row in connection.execute(select(schema.pointers))}
-    found = []
-    for name in _deployed_names(connection, wanted.pipeline):
-        declared, pointer, mine = known.get(name), pointers.get(name), jobs.get(name, ())
-        view = PipelineView(
+class _Held:
+    """All that the registry holds of what is wanted, read at once; Kafka and processes are looked at afterwards."""
+
+    def __init__(self, connection: Connection, wanted: Wanted, now: datetime, url: str) -> None:
+        """Read it, with as many queries for all pipelines as for one."""
+        self._jobs = Jobs(connection, now, pipeline=wanted.pipeline, collected=wanted.collected)
+        shown = rewind_rows.shown(connection, wanted.recent, wanted.pipeline)
+        self._rewinds = Rewinds(connection, [rewind for found in shown.values() for rewind in found], now)
+        self._leftovers, self._gone = Leftovers(connection, now), _deletions(connection, wanted)
+        self._nights = nights_by_pipeline(connection, wanted.pipeline)
+        self._pointers = {row.pipeline: row for row in connection.execute(select(schema.pointers))}
+        self._names = _deployed_names(connection, wanted.pipeline)
+        self._mirrors = Mirrors(connection, now, url)
+
+    def mirrors(self, ends: Ends) -> tuple[Mirror, ...]:
+        """Return the mirrors."""
+        return self._mirrors.seen(ends)
+
+    def deployed(self, known: Mapping[str, PipelineView], ends: Ends) -> list[PipelineView]:
+        """Return what is deployed, given what is declared."""
+        jobs = self._jobs.by_pipeline(ends)
+        rewinds = self._rewinds.views(jobs)
+        return [self._view(name, known.get(name), jobs.get(name, ()), rewinds.get(name, ())) for name in self._names]
+
+    def _view(
+        self, name: str, declared: PipelineView | None, jobs: tuple[Job, ...], rewinds: tuple[RewindView, ...]
+    ) -> PipelineView:
+        pointer = self._pointers.get(name)
+        return PipelineView(
             name=name,
             declared=declared is not None and declared.declared,
             problem="its folder is gone" if declared is None else declared.problem,
-            source_topic=mine[-1].source_topic if mine else "",
+            source_topic=jobs[-1].source_topic if jobs else "",
             live=None if pointer is None else pointer.job_id,
             epoch=0 if pointer is None else pointer.epoch,
-            jobs=mine,
-            rewinds=rewinds.get(name, ()),
-            deletions=tuple(gone.get(name, ())),
-            garbage=leftovers.of(mine),
-            nights=nights.get(name, ()),
+            jobs=jobs,
+            rewinds=rewinds,
+            deletions=tuple(self._gone.get(name, ())),
+            garbage=self._leftovers.of(jobs),
+            nights=self._nights.get(name, ()),
         )
-        found.append(view)
-    return found
 
 
 def _deployed_names(connection: Connection, pipeline: str) -> list[str]:

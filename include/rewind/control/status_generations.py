@@ -11,7 +11,8 @@ from sqlalchemy import Connection, select
 from rewind.control import manifest, schema
 from rewind.control.database import now as registry_now
 from rewind.control.manifest import Entry
-from rewind.control.status_jobs import Ends, Job, jobs_of
+from rewind.control.snapshot import snapshot
+from rewind.control.status_jobs import Ends, Job, Jobs
 from rewind.core.errors import RefusedError
 
 
@@ -32,22 +33,23 @@ class GenerationView:
     owns: tuple[Entry, ...]
 
 
-def generations_of(
-    connection: Connection, pipeline: str, ends: Ends, now: datetime | None = None
-) -> tuple[GenerationView, ...]:
+def generations_of(url: str, pipeline: str, ends: Ends, now: datetime | None = None) -> tuple[GenerationView, ...]:
     """Return all generations and repairs that a pipeline ever had, oldest first.
 
     Raises:
         RefusedError: It never had one.
     """
-    jobs = jobs_of(connection, pipeline, ends, now or registry_now())
+    table = schema.generations
+    mine = table.c.pipeline == pipeline
+    with snapshot(url) as connection:
+        read = Jobs(connection, now or registry_now(), pipeline=pipeline)
+        switches = _switches(connection, pipeline)
+        rows = connection.execute(select(table.c.job_id, table.c.rewind_id).where(mine))
+        makers = {row.job_id: row.rewind_id for row in rows}
+        owned = manifest.read_all(connection, select(table.c.job_id).where(mine))
+    jobs = read.by_pipeline(ends).get(pipeline, ())
     if not jobs:
         raise RefusedError("pipeline", f"{pipeline!r} has no generation", "Look at `python -m rewind status`")
-    switches, table = _switches(connection, pipeline), schema.generations
-    mine = table.c.pipeline == pipeline
-    rows = connection.execute(select(table.c.job_id, table.c.rewind_id).where(mine))
-    makers = {row.job_id: row.rewind_id for row in rows}
-    owned = manifest.read_all(connection, select(table.c.job_id).where(mine))
     return tuple(_view(job, switches, makers[job.job_id], owned.get(job.job_id, [])) for job in jobs)
 
 

@@ -94,34 +94,19 @@ class Ends:
         return self._broker is not None
 
 
-def jobs_of(
-    connection: Connection, pipeline: str, ends: Ends, now: datetime, *, collected: bool = True
-) -> tuple[Job, ...]:
-    """Return the generations and repairs of a pipeline, oldest first, those that have been collected on request."""
-    return jobs_by_pipeline(connection, ends, now, pipeline=pipeline, collected=collected).get(pipeline, ())
-
-
-def jobs_by_pipeline(
-    connection: Connection, ends: Ends, now: datetime, *, pipeline: str = "", collected: bool = True
-) -> dict[str, tuple[Job, ...]]:
-    """Return the same of one pipeline, or of all, each table read once."""
-    wanted = _wanted(pipeline, collected)
-    read = _Read(connection, wanted, now)
-    found: dict[str, tuple[Job, ...]] = {}
-    for row in connection.execute(select(*_COLUMNS, _SOURCE).where(wanted).order_by(_table.c.created_at)).all():
-        found[row.pipeline] = (*found.get(row.pipeline, ()), read.job(row, ends))
-    return found
-
-
 def _wanted(pipeline: str, collected: bool) -> ColumnElement[bool]:
     of_it = _table.c.pipeline == pipeline if pipeline else true()
     return of_it if collected else of_it & (_table.c.state != lifecycle.COLLECTED)
 
 
-class _Read:
-    """What the registry holds of jobs besides their own rows."""
+class Jobs:
+    """What the registry holds of jobs, each table read once; Kafka is asked when the registry is let go."""
 
-    def __init__(self, connection: Connection, wanted: ColumnElement[bool], now: datetime) -> None:
+    def __init__(self, connection: Connection, now: datetime, *, pipeline: str = "", collected: bool = True) -> None:
+        """Read the generations and repairs of a pipeline or of all, with those that have been collected or without."""
+        wanted = _wanted(pipeline, collected)
+        rows = select(*_COLUMNS, _SOURCE).where(wanted).order_by(_table.c.created_at)
+        self._rows = connection.execute(rows).all()
         mine = select(_table.c.job_id.label("owner")).where(wanted)
         self._newest = progress.newest_of(connection, mine)
         self._counts = progress.counts_since(connection, mine, now - RATE_WINDOW, RATE_BATCHES)
@@ -131,7 +116,14 @@ class _Read:
         self._drivers = Drivers(connection, mine, now)
         self._now = now
 
-    def job(self, row: Any, ends: Ends) -> Job:
+    def by_pipeline(self, ends: Ends) -> dict[str, tuple[Job, ...]]:
+        """Return them by pipeline, oldest first, each with how far it is behind Kafka's end."""
+        found: dict[str, tuple[Job, ...]] = {}
+        for row in self._rows:
+            found[row.pipeline] = (*found.get(row.pipeline, ()), self._job(row, ends))
+        return found
+
+    def _job(self, row: Any, ends: Ends) -> Job:
         source, handoff = row.source_topic or "", None if row.handoff is None else vector_from_json(row.handoff)
         last, watermark = self._newest.get(row.job_id), self._watermarks.get(row.job_id)
         position = {**(handoff or {}), **(last.end if last else {})}

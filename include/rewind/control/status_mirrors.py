@@ -44,24 +44,32 @@ class Mirror:
     proof: Proven | None = None
 
 
-def mirrors_of(connection: Connection, ends: Ends, now: datetime, url: str) -> tuple[Mirror, ...]:
-    """Return all mirrors as far as they have come, by topic.
+class Mirrors:
+    """What the registry holds of mirrors; Kafka is asked when the registry is let go."""
 
-    Args:
-        connection: To the registry.
-        ends: Kafka's.
-        now: The instant that ages are counted to, UTC without zone.
-        url: Of the registry, under which what its commits sum up to is kept.
-    """
-    held, proven = mirror_sums.newest(connection, url), proof_log.newest_of_all(connection)
-    prefix = names.mirror_owner("")
-    wished = [owner.removeprefix(prefix) for owner in streams.owners_of(connection, streams.MIRROR)]
-    topics = sorted({*held, *wished})
-    drivers = Drivers(connection, [names.mirror_owner(topic) for topic in topics], now)
-    made = [Mirror(topic, None, 0, {}, None, None, None, drivers.of(names.mirror_owner(topic), "")) for topic in topics]
-    return tuple(
-        _filled(mirror, held[mirror.topic], ends, now, proven) if mirror.topic in held else mirror for mirror in made
-    )
+    def __init__(self, connection: Connection, now: datetime, url: str) -> None:
+        """Read it.
+
+        Args:
+            connection: To the registry.
+            now: The instant that ages are counted to, UTC without zone.
+            url: Of the registry, under which what its commits sum up to is kept.
+        """
+        self._held, self._proven = mirror_sums.newest(connection, url), proof_log.newest_of_all(connection)
+        prefix = names.mirror_owner("")
+        wished = [owner.removeprefix(prefix) for owner in streams.owners_of(connection, streams.MIRROR)]
+        self._topics = sorted({*self._held, *wished})
+        self._drivers = Drivers(connection, [names.mirror_owner(topic) for topic in self._topics], now)
+        self._now = now
+
+    def seen(self, ends: Ends) -> tuple[Mirror, ...]:
+        """Return all mirrors as far as they have come, by topic."""
+        return tuple(self._mirror(topic, ends) for topic in self._topics)
+
+    def _mirror(self, topic: str, ends: Ends) -> Mirror:
+        empty = Mirror(topic, None, 0, {}, None, None, None, self._drivers.of(names.mirror_owner(topic), ""))
+        held = self._held.get(topic)
+        return empty if held is None else _filled(empty, held, ends, self._now, self._proven)
 
 
 def _filled(empty: Mirror, held: Sum, ends: Ends, now: datetime, proven: Mapping[tuple[str, str], Proven]) -> Mirror:

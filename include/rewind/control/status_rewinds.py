@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from rewind.control import observing, rewind_rows, rewinds, step_lease, verdicts
+from rewind.control import observing, rewind_rows, step_lease, verdicts
 from rewind.control.observing import Observed
 from rewind.control.rewinds import Rewind
 from rewind.control.status_backfill import Backfill, backfill_of
 from rewind.control.status_jobs import Job
-from rewind.control.status_steps import DONE, FAILED, RUNNING, StepView, steps_of
+from rewind.control.status_steps import DONE, FAILED, RUNNING, Steps, StepView
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import lifecycle
 from rewind.core.offsets import Vector
@@ -68,50 +68,30 @@ class RewindView:
         return next((step for step in self.steps if step.name == name), StepView(name))
 
 
-def rewinds_of(
-    connection: Connection, pipeline: str, jobs: Sequence[Job], recent: int, now: datetime
-) -> tuple[RewindView, ...]:
-    """Return the active rewind of a pipeline, if any, and its last ones, newest first."""
-    return rewinds_by_pipeline(connection, {pipeline: jobs}, recent, now, pipeline).get(pipeline, ())
-
-
-def rewinds_by_pipeline(
-    connection: Connection, jobs: Mapping[str, Sequence[Job]], recent: int, now: datetime, pipeline: str = ""
-) -> dict[str, tuple[RewindView, ...]]:
-    """Return the same of one pipeline, or of all, each table read once."""
-    shown = rewind_rows.shown(connection, recent, pipeline)
-    read = _Read(connection, [rewind for found in shown.values() for rewind in found], now)
-    return {name: tuple(read.view(one, _by_id(jobs.get(name, ()))) for one in found) for name, found in shown.items()}
-
-
-def rewind_of(connection: Connection, rewind_id: str, jobs: Sequence[Job], now: datetime) -> RewindView:
-    """Return one rewind, however long it has ended.
-
-    Raises:
-        RefusedError: There is none of that id.
-    """
-    found = rewinds.read(connection, rewind_id)
-    return _Read(connection, [found], now).view(found, _by_id(jobs))
-
-
-def _by_id(jobs: Sequence[Job]) -> dict[str, Job]:
-    return {job.job_id: job for job in jobs}
-
-
-class _Read:
-    """What the registry holds of rewinds besides their own rows."""
+class Rewinds:
+    """What the registry holds of some rewinds, each table read once; nothing is looked for elsewhere meanwhile."""
 
     def __init__(self, connection: Connection, found: Sequence[Rewind], now: datetime) -> None:
+        """Read it; times are counted to `now`, UTC without zone."""
         ids = [rewind.id for rewind in found]
+        self._found = found
         self._plans = rewind_rows.plans(connection, found)
-        self._steps = steps_of(connection, {one.id: self._plans[one.plan_id].kind for one in found}, now)
+        self._steps = Steps(connection, ids, now)
         self._chunks = rewind_rows.chunks(connection, ids)
         self._controls = rewind_rows.controls(connection, ids)
         self._verdicts = verdicts.newest_of(connection, ids)
         self._observed = observing.read_all(connection, ids)
         self._now = now
 
-    def view(self, rewind: Rewind, jobs: Mapping[str, Job]) -> RewindView:
+    def views(self, jobs: Mapping[str, Sequence[Job]]) -> dict[str, tuple[RewindView, ...]]:
+        """Return them by pipeline, in the order in which they were given, with what the jobs of each tell."""
+        known = {job.job_id: job for mine in jobs.values() for job in mine}
+        found: dict[str, tuple[RewindView, ...]] = {}
+        for rewind in self._found:
+            found[rewind.pipeline] = (*found.get(rewind.pipeline, ()), self._view(rewind, known))
+        return found
+
+    def _view(self, rewind: Rewind, jobs: Mapping[str, Job]) -> RewindView:
         plan, job = self._plans[rewind.plan_id], jobs.get(rewind.job_id)
         verdict, approval = self._verdicts.get(rewind.id, (None, None))
         view = RewindView(
@@ -124,7 +104,7 @@ class _Read:
             ended_at=rewind.ended_at,
             plan=plan,
             handoff=None if job is None else job.handoff,
-            steps=self._steps[rewind.id],
+            steps=self._steps.of(rewind.id, plan.kind),
             backfill=backfill_of(self._chunks[rewind.id], self._controls.get(rewind.id, (False, None)), self._now),
             verdict=verdict,
             approval=approval,

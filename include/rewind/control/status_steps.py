@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection
@@ -40,23 +41,25 @@ class StepView:
     driver: str = ""
 
 
-def steps_of(connection: Connection, kinds: Mapping[str, str], now: datetime) -> dict[str, tuple[StepView, ...]]:
-    """Return the steps of rewinds in their order, each by its newest attempt, by rewind.
+class Steps:
+    """What the registry holds of the steps of rewinds, read once; their drivers are looked for when it is let go."""
 
-    Args:
-        connection: To the registry.
-        kinds: The rewinds with the kinds of their plans.
-        now: The instant that times are counted to, UTC without zone.
-    """
-    ids, names = list(kinds), {*lifecycle.STEPS, *lifecycle.REPAIR_STEPS}
-    made = rewind_rows.attempts(connection, ids)
-    names |= {attempt.step for attempts in made.values() for attempt in attempts}
-    drivers = step_lease.seen(connection, ids, names)
-    views = {rewind_id: _steps(made.get(rewind_id, ()), kind, now) for rewind_id, kind in kinds.items()}
-    return {
-        rewind_id: tuple(replace(step, driver=drivers.get((rewind_id, step.name), "")) for step in steps)
-        for rewind_id, steps in views.items()
-    }
+    def __init__(self, connection: Connection, rewind_ids: Sequence[str], now: datetime) -> None:
+        """Read it; times are counted to `now`, UTC without zone."""
+        self._made = rewind_rows.attempts(connection, rewind_ids)
+        names = {attempt.step for attempts in self._made.values() for attempt in attempts}
+        names |= {*lifecycle.STEPS, *lifecycle.REPAIR_STEPS}
+        self._submits = step_lease.submits(connection, rewind_ids, names)
+        self._now = now
+
+    @cached_property
+    def _drivers(self) -> dict[tuple[str, str], str]:
+        return step_lease.seen(self._submits)
+
+    def of(self, rewind_id: str, kind: str) -> tuple[StepView, ...]:
+        """Return the steps of a rewind, whose plan is of a kind, in their order, each by its newest attempt."""
+        steps = _steps(self._made.get(rewind_id, ()), kind, self._now)
+        return tuple(replace(step, driver=self._drivers.get((rewind_id, step.name), "")) for step in steps)
 
 
 def _steps(attempts: Sequence[Step], kind: str, now: datetime) -> tuple[StepView, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, literal, select, true, union_all
 
 from rewind.control import leases, processes, rewinds, schema
 from rewind.control.database import transaction
-from rewind.control.leases import Holder, Process
+from rewind.control.leases import Holder, Lease, Process
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from rewind.core.settings import Settings
 
@@ -139,18 +139,39 @@ def refuse_living(settings: Settings, rewind_id: str, state_of: StateOf) -> None
             _refuse_living(lease.owner, lease.holder, state_of)
 
 
-def seen(connection: Connection, rewind_ids: Sequence[str], steps: Collection[str]) -> dict[tuple[str, str], str]:
-    """Return the newest drivers of steps that were re-attached, replaced or are orphans, by rewind and step."""
+@dataclass(frozen=True)
+class Submits:
+    """What the registry holds of the submits of steps.
+
+    Attributes:
+        how: How some of them began, by rewind and name of the fact.
+        leases: Their leases.
+    """
+
+    how: Mapping[tuple[str, str], str]
+    leases: tuple[Lease, ...]
+
+
+def submits(connection: Connection, rewind_ids: Sequence[str], steps: Collection[str]) -> Submits:
+    """Return what the registry holds of the submits of some steps of some rewinds."""
     facts = schema.facts
     told = facts.c.rewind_id.in_(rewind_ids) & facts.c.name.startswith(_FACT)
     how = {(row.rewind_id, row.name): str(row.value) for row in connection.execute(select(facts).where(told))}
+    return Submits(how, tuple(leases.read_all(connection, _owners(rewind_ids, steps)).values()))
+
+
+def seen(made: Submits) -> dict[tuple[str, str], str]:
+    """Return the newest drivers that were re-attached, replaced or are orphans, by rewind and step.
+
+    It looks at all processes of this host: not within a transaction.
+    """
     found = {}
-    for lease in leases.read_all(connection, _owners(rewind_ids, steps)).values():
+    for lease in made.leases:
         rewind_id, _, step = lease.owner.rpartition(".")
         if lease.holder is not None and _watched_by_nobody(lease.holder):
             found[rewind_id, step] = f"{ORPHAN} {lease.holder.driver}".strip()
-        elif (fact := (rewind_id, _fact(lease.owner, lease.token))) in how:
-            found[rewind_id, step] = how[fact]
+        elif (fact := (rewind_id, _fact(lease.owner, lease.token))) in made.how:
+            found[rewind_id, step] = made.how[fact]
     return found
 
 

@@ -63,6 +63,19 @@ class Sighting:
     message: str
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A driver that was found to have ended.
+
+    Attributes:
+        launched: Its process, as the registry holds it.
+        words: The end of its output.
+    """
+
+    launched: dict[str, int] | None
+    words: str
+
+
 def look(settings: Settings, owner: str) -> Sighting:
     """Look at a stream once: attach to its driver, or start one when none lives and one is wished for.
 
@@ -72,23 +85,23 @@ def look(settings: Settings, owner: str) -> Sighting:
         RefusedError: Nothing was ever wished for the stream.
         IntegrityError: Its frozen bundle was changed.
     """
-    with transaction(settings.registry_url) as connection:
-        stream = streams.needed(connection, owner)
-        lease = leases.read(connection, owner)
-        holder = lease.holder if lease is not None else None
-        if holder is not None and leases.alive(holder):
-            return _attached(connection, stream, f"pid {holder.processes[0].pid}, token {lease.token if lease else 0}")
-        if _launched_lives(stream):
-            return Sighting(STARTING, f"{owner}: driver {stream.launched} is starting")
-        if stream.launched is not None and stream.wish == streams.RUN:
-            stream = _ended(connection, owner, _last_words(settings, owner))
-        streams.set_launched(connection, owner, None)
-        blocked = _blocked(stream)
-        if blocked is not None:
-            return blocked
-        number = streams.count_start(connection, owner)
-        # Until the driver's own process is known, this one stands for it: a second supervisor must wait.
-        streams.set_launched(connection, owner, asdict(_this_process()))
+    ended: Ended | None = None
+    while True:
+        with transaction(settings.registry_url) as connection:
+            stream = streams.needed(connection, owner)
+            seen: Sighting | int | None = _living(connection, stream)
+            if seen is None and (stream.launched is None or (ended is not None and ended.launched == stream.launched)):
+                seen = _begun(connection, stream, ended)
+        if isinstance(seen, Sighting):
+            return seen
+        if seen is not None:
+            return _started(settings, stream, seen)
+        # Outside: no transaction waits for a disk. Whether it is this driver that has ended is looked at once more.
+        ended = Ended(stream.launched, _last_words(settings, owner))
+
+
+def _started(settings: Settings, stream: Stream, number: int) -> Sighting:
+    owner = stream.owner
     try:
         process = launch(settings, owner, stream.kind, number)
     except Exception as error:
@@ -209,6 +222,31 @@ def end(settings: Settings, owner: str, timeout: float = 90) -> None:
         if time.monotonic() > deadline:
             raise RetryError(f"{owner}: its driver does not end within {timeout:.0f} s: {lease}")
         time.sleep(0.2)
+
+
+def _living(connection: Connection, stream: Stream) -> Sighting | None:
+    """Return what is seen of a driver that lives or starts; None when there is none."""
+    lease = leases.read(connection, stream.owner)
+    holder = lease.holder if lease is not None else None
+    if lease is not None and holder is not None and leases.alive(holder):
+        return _attached(connection, stream, f"pid {holder.processes[0].pid}, token {lease.token}")
+    if _launched_lives(stream):
+        return Sighting(STARTING, f"{stream.owner}: driver {stream.launched} is starting")
+    return None
+
+
+def _begun(connection: Connection, stream: Stream, ended: Ended | None) -> Sighting | int:
+    """Record the end of the last driver, and return the number of the one to start now, or why there is none."""
+    if stream.launched is not None and ended is not None and stream.wish == streams.RUN:
+        stream = _ended(connection, stream.owner, ended.words)
+    streams.set_launched(connection, stream.owner, None)
+    blocked = _blocked(stream)
+    if blocked is not None:
+        return blocked
+    number = streams.count_start(connection, stream.owner)
+    # Until the driver's own process is known, this one stands for it: a second supervisor must wait.
+    streams.set_launched(connection, stream.owner, asdict(_this_process()))
+    return number
 
 
 def _attached(connection: Connection, stream: Stream, who: str) -> Sighting:

@@ -1,15 +1,25 @@
-"""The range a user asks for: six ways to write it, one value each."""
+"""The range a user asks for: six ways to write it, one value each; and where a first generation starts."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from rewind.core import times
 from rewind.core.errors import RefusedError
-from rewind.core.offsets import Vector, from_spark_json
+from rewind.core.offsets import Vector, from_spark_json, topic_of
 
 FORMS = "earliest, live, 2025-09-04T07:00:00Z, P9D, shift-by:-1000, or offsets JSON"
+POSITION = rf"earliest|live|shift-by:-?\d+|{times.DURATION}|{times.INSTANT}|\{{[\s\S]*\}}"
+"""How a position looks; whether it is one, `check` says."""
+REPLAY_FORMS = "earliest, 2025-09-04T07:00:00Z, or offsets JSON"
+REPLAY = rf"earliest|{times.INSTANT}|\{{[\s\S]*\}}"
+"""How the position looks from which consumer groups read again."""
+ORIGIN_FORMS = "earliest, latest, group:NAME or checkpoint:PATH"
+ORIGIN = r"earliest|latest|group:[a-zA-Z0-9_][a-zA-Z0-9._-]*|checkpoint:.+"
+"""How the start of a first generation looks."""
+_ANY_TIME = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,36 @@ def parse(text: str, topic: str, field: str, now: datetime) -> Asked:
     if text[:1].isdigit():
         return At(times.parse_instant(text, field))
     raise RefusedError(field, f"{text!r} is no position", f"Write {FORMS}")
+
+
+def check(text: str, field: str) -> None:
+    """Check all of a position that can be known without the world: before anything is started.
+
+    Raises:
+        RefusedError: As `parse`; any topic may stand in offsets.
+    """
+    parse(text, topic_of(text), field, _ANY_TIME)
+
+
+def check_replay(text: str, field: str) -> None:
+    """Check the position from which consumer groups read again, as `check` does.
+
+    Raises:
+        RefusedError: It is none, or one that no group reads from.
+    """
+    parse(text, topic_of(text), field, _ANY_TIME)
+    if not re.fullmatch(REPLAY, text.strip()):
+        raise RefusedError(field, f"{text!r} is no position of a consumer group", f"Write {REPLAY_FORMS}")
+
+
+def check_origin(text: str, field: str) -> None:
+    """Check where a first generation is to start.
+
+    Raises:
+        RefusedError: None of the forms in `ORIGIN_FORMS`.
+    """
+    if not re.fullmatch(ORIGIN, text):
+        raise RefusedError(field, f"{text!r} is no start", f"Write {ORIGIN_FORMS}")
 
 
 def _shift(text: str, field: str) -> int:

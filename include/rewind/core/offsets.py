@@ -167,6 +167,15 @@ def from_spark_json(text: str, topic: str, field: str) -> Vector:
     return {_whole(p, field, example): _whole(o, field, example) for p, o in body[topic].items()}
 
 
+def topic_of(text: str) -> str:
+    """Return the topic that offsets JSON is about, or a placeholder when it is about none."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        body = None
+    return next(iter(body)) if isinstance(body, dict) and len(body) == 1 else "<topic>"
+
+
 def _whole(value: object, field: str, example: str) -> int:
     number = int(str(value)) if _WHOLE.fullmatch(str(value)) else None
     if number is None or number < -2:

@@ -10,7 +10,11 @@ from rewind.core.errors import RefusedError
 LONGEST = timedelta(days=36_525)
 """A century: any instant of our time can be moved by it."""
 
-_DURATION = re.compile(r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?")
+INSTANT = r"\d{4}-\d{2}-\d{2}[T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}(:?\d{2})?)"
+"""How an instant looks; whether there is such a day and hour, `parse_instant` says."""
+DURATION = r"P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?"
+"""How a duration looks."""
+_UNITS = ("days", "hours", "minutes", "seconds")
 
 
 def parse_instant(text: str, field: str) -> datetime:
@@ -38,10 +42,10 @@ def parse_duration(text: str, field: str) -> timedelta:
     Raises:
         RefusedError: Another form, no length at all, or more than `LONGEST`.
     """
-    match = _DURATION.fullmatch(text)
-    parts = {name: int(value) for name, value in match.groupdict().items() if value} if match else {}
-    if not parts:
+    match = re.fullmatch(DURATION, text)
+    if match is None:
         raise RefusedError(field, f"{text!r} is no duration", "Write P9D, PT1H, PT90S or P1DT12H")
+    parts = {unit: int(number) for unit, number in zip(_UNITS, match.groups(), strict=True) if number}
     try:
         length = timedelta(**parts)
     except OverflowError:

@@ -131,8 +131,6 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
     with side_effect("manifest.name"), transaction(settings.registry_url) as connection:
         if generations.read(connection, job_id).state in lifecycle.OVER:
             raise _aborted(job_id)
-        # Before this release two generations could be recorded with one name: the second makes nothing.
-        owners.claim(connection, generations.owners_of(generation))
         manifest.name(connection, job_id, manifest.FOLDER, str(folder))
         manifest.name(connection, job_id, kind, generation.output_topic)
         manifest.name(connection, job_id, kind, generation.dead_letter_topic)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import read_state
 from rewind.adapters.session import session_of
-from rewind.control import chunk_log, generations, progress, rewinds
+from rewind.control import chunk_log, generations, leases, progress, rewinds
 from rewind.control.broker import Broker
 from rewind.control.chunk_log import Chunk
 from rewind.control.database import transaction, vector_from_json, vector_to_json
@@ -81,10 +81,10 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
             return _windows(settings, work, spark, guard, history, plan.touches)
         if work.pipeline.stateful:
             feeding = Feeding(spark, settings, work.generation, work.pipeline, guard, rewind_id)
-            return _waves(settings, work, _checked(history, feeding.cut), feeding.run)
+            return _waves(settings, work, guard, _checked(history, feeding.cut), feeding.run)
         made = Chunks(spark, settings, work.generation, work.pipeline, guard)
         cut = _checked(history, lambda ranges, _: chunks.cut(ranges, work.pipeline.chunk_records))
-        return _waves(settings, work, cut, _one_by_one(settings, work, made))
+        return _waves(settings, work, guard, cut, _one_by_one(settings, work, made))
 
 
 def _checked(history: History, cut: Cut) -> Cut:
@@ -117,12 +117,16 @@ def _windows(
     return _fix_handoff(settings, work, work.plan.end, _topic(settings, work))
 
 
-def _waves(settings: Settings, work: Work, cut: Cut, run: Run) -> dict[str, Any]:
+def _waves(settings: Settings, work: Work, guard: Guard, cut: Cut, run: Run) -> dict[str, Any]:
     done, wave = dict(work.plan.start), 0
     while True:
         topic = _topic(settings, work)
         version, end = _wave(settings, work, wave, done, topic)
-        _run_wave(settings, work, cut, run, wave, version, done, end)
+        ranges = between(done, end)
+        log.info("wave %d: %d offsets of mirror version %d", wave, total(ranges), version)
+        todo = cut_wave(settings, work, guard, cut, wave, version, ranges)
+        throttle = Throttle(_controls(settings, work.rewind_id), time.monotonic, time.sleep)
+        run(todo, version, work.plan.accepted_gaps, throttle)
         covered = behind(done, end)
         done, wave = {**done, **end}, wave + 1
         topic = _topic(settings, work)
@@ -185,16 +189,21 @@ def _advanced(settings: Settings, work: Work, done: Vector, topic: Topic) -> Mir
         time.sleep(1)
 
 
-def _run_wave(
-    settings: Settings, work: Work, cut: Cut, run: Run, wave: int, version: int, start: Vector, end: Vector
-) -> None:
-    ranges = between(start, end)
-    log.info("wave %d: %d offsets of mirror version %d", wave, total(ranges), version)
+def cut_wave(
+    settings: Settings, work: Work, guard: Guard, cut: Cut, wave: int, version: int, ranges: Ranges
+) -> list[Chunk]:
+    """Cut a wave, unless an attempt before this one did, and return its chunks that are not done.
+
+    Raises:
+        IntegrityError: The version of the mirror is no longer whole.
+        LeaseLostError: Another driver took the candidate's lease while this one cut.
+    """
+    # Before the transaction: it lists the mirror's files, or reads the range, while everybody else wants to write.
+    made = cut(ranges, version)
     with side_effect("wave.cut"), transaction(settings.registry_url) as connection:
-        chunk_log.add_wave(connection, work.rewind_id, wave, cut(ranges, version))
-        todo = [c for c in chunk_log.read(connection, work.rewind_id) if c.wave == wave and c.state != "done"]
-    throttle = Throttle(_controls(settings, work.rewind_id), time.monotonic, time.sleep)
-    run(todo, version, work.plan.accepted_gaps, throttle)
+        leases.renew(connection, work.plan.job_id, guard.token)
+        chunk_log.add_wave(connection, work.rewind_id, wave, made)
+        return [c for c in chunk_log.read(connection, work.rewind_id) if c.wave == wave and c.state != "done"]
 
 
 def _one_by_one(settings: Settings, work: Work, made: Chunks) -> Run:

@@ -70,12 +70,12 @@ def run(settings: Settings, move_id: str, pipeline: str, asked: Mapping[str, Any
         RefusedError: A bad value, or a group that cannot be moved.
         RetryError: The new job does not pass in time what the groups have read.
     """
-    values = requests.checked(asked, requests.CONSUMERS)
+    values = requests.checked(asked, requests.CONSUMERS, f"consumers_{pipeline}")
     wanted = asked_of(values, values["consumer_groups"])
     if not wanted.groups:
         raise RefusedError("consumer_groups", "names none", "Give the groups that read the pipeline's output")
     with transaction(settings.registry_url) as connection:
-        sides = consumers.sides(connection, pipeline, values["from_job"], values["to_job"])
+        sides = consumers.sides(connection, pipeline, values["from_job"] or "", values["to_job"] or "")
     if values["dry_run"]:
         computed(settings, sides, wanted)
         log.info("dry run: nothing was changed")

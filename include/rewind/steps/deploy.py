@@ -13,7 +13,7 @@ from rewind.adapters.session import session
 from rewind.control import announce, bundle, generations, pipelines, streams
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
-from rewind.core import lifecycle, names
+from rewind.core import asked, lifecycle, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector, all_told, total
@@ -21,8 +21,6 @@ from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
 from rewind.steps import allocate, share
-
-FORMS = "earliest, latest, group:NAME or checkpoint:PATH"
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +82,7 @@ def positions(spark: SparkSession, settings: Settings, topic: Topic, start: str)
         if total(again):
             log.warning("%s ended within a batch: possibly repeated are %s", name, all_told(again))
         return _whole(_committed(spark, Path(name)), topic, f"checkpoint {name!r}")
-    raise RefusedError("from", f"{start!r} is no start", f"Write {FORMS}")
+    raise RefusedError("from", f"{start!r} is no start", f"Write {asked.ORIGIN_FORMS}")
 
 
 def _committed(spark: SparkSession, place: Path) -> Vector:
@@ -94,7 +92,7 @@ def _committed(spark: SparkSession, place: Path) -> Vector:
 
 def _whole(found: Vector, topic: Topic, what: str) -> Vector:
     if not found:
-        raise RefusedError("from", f"{what} has no committed position on {topic.name!r}", f"Write {FORMS}")
+        raise RefusedError("from", f"{what} has no committed position on {topic.name!r}", f"Write {asked.ORIGIN_FORMS}")
     unknown = sorted(found.keys() - topic.latest.keys())
     gone = sorted(
         p for p in found.keys() & topic.earliest.keys() if not topic.earliest[p] <= found[p] <= topic.latest[p]

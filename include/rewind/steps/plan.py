@@ -50,7 +50,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
         if known is not None:
             # Cleared after it was planned: the plan of a rewind does not change under it.
             return _told(rewinds.read_plan(connection, known.plan_id))
-    made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan", ""))
+    made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan") or "")
     dry_run = parameters.get("dry_run", True)
     # A dry run costs no pass over the history, and a release reads none of it.
     proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)

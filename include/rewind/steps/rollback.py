@@ -34,7 +34,7 @@ def preview(settings: Settings, pipeline: str, values: Mapping[str, Any]) -> str
         RefusedError: It would be refused.
     """
     with transaction(settings.registry_url) as connection:
-        target = rollback.find(connection, pipeline, values["to"])
+        target = rollback.find(connection, pipeline, values["to"] or "")
         standby, live = rollback.positions(connection, target)
     sides, groups = _groups(settings, target, values)
     if groups:
@@ -58,7 +58,7 @@ def run(settings: Settings, rollback_id: str, pipeline: str, asked: Mapping[str,
         WorldMovedError: The pointer moved since this rollback was decided.
         RetryError: The standby does not pass live's positions in time.
     """
-    values = requests.checked(asked, requests.ROLLBACK)
+    values = requests.checked(asked, requests.ROLLBACK, f"rollback_{pipeline}")
     grace = times.parse_duration(values["grace"], "grace")
     if values["dry_run"]:
         log.info("dry run: %s", preview(settings, pipeline, values))
@@ -85,7 +85,7 @@ def _switched(
         log.info("already done: %s is live at epoch %d", made["to"], made["epoch"])
         return made
     with side_effect("rollback.intend"), transaction(settings.registry_url) as connection:
-        target = rollback.fixed(connection, rollback_id, pipeline, values["to"])
+        target = rollback.fixed(connection, rollback_id, pipeline, values["to"] or "")
     log.info("%s", target.told())
     sides, groups = _groups(settings, target, values)
     with publishing.stopped(settings, sides.old, target.epoch, rollback_id):
@@ -97,7 +97,7 @@ def _switched(
             moving.planned(settings, rollback_id, sides, moving.asked_of(values, groups))
         with side_effect("pointer.roll_back"), transaction(settings.registry_url) as connection:
             publishing.check_stopped(connection, sides.old, target.epoch, rollback_id)
-            made = rollback.switch(connection, rollback_id, target, values["reason"], grace)
+            made = rollback.switch(connection, rollback_id, target, values["reason"] or "", grace)
     log.info("%s is live at epoch %d again, %s stands by", made["to"], made["epoch"], made["from"])
     return made
 

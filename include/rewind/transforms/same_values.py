@@ -10,6 +10,9 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, FractionalType, 
 
 from rewind.transforms import nesting
 
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+"""Digits of the greatest whole number of a type."""
+
 
 def same(left: Column, right: Column, left_kind: DataType, right_kind: DataType) -> Column:
     """Return whether two values are the same, null-safe: NaN is NaN, -0.0 is 0.0, and the order of a map is nothing.
@@ -51,12 +54,33 @@ def _of_two_types(left: Column, right: Column, left_kind: DataType, right_kind: 
 
 
 def _numbers(left: Column, right: Column, left_kind: NumericType, right_kind: NumericType) -> Column:
-    """Return whether two numbers are equal, without that one is rounded to the type of the other."""
-    floating = [isinstance(k, FractionalType) and not isinstance(k, DecimalType) for k in (left_kind, right_kind)]
-    if floating[0] == floating[1]:
-        return left == right
-    exact, rounded, kind = (right, left, right_kind) if floating[0] else (left, right, left_kind)
-    return (rounded.cast("double") == exact.cast("double")) & (rounded.try_cast(kind.simpleString()) == exact)
+    """Return whether two numbers are equal, without that one is rounded to the type of the other.
+
+    A FLOAT and a DOUBLE count as the decimal number that their text says.
+    """
+    sides = [(left, _exact(left_kind)), (right, _exact(right_kind))]
+    floating = [value for value, kind in sides if kind is None]
+    exact = sorted(((value, kind) for value, kind in sides if kind is not None), key=lambda side: side[1].scale)
+    if len(floating) == 2:
+        return _double(left) == _double(right)
+    if len(exact) == 2:
+        # A number keeps its digits in a type of more digits behind the point, or is too great for it, and so unequal.
+        (coarse, of_coarse), (fine, of_fine) = exact
+        return coarse.cast(of_coarse).try_cast(of_fine) == fine.cast(of_fine)
+    (rounded,), ((value, kind),) = floating, exact
+    near = _double(rounded) == value.cast("double")
+    return near & (rounded.cast("string").try_cast(kind) == value.cast(kind))
+
+
+def _exact(kind: NumericType) -> DecimalType | None:
+    """Return the decimal type that holds each value of a type, None for FLOAT and DOUBLE."""
+    if isinstance(kind, DecimalType):
+        return kind
+    return None if isinstance(kind, FractionalType) else DecimalType(_DIGITS[kind.typeName()], 0)
+
+
+def _double(floating: Column) -> Column:
+    return floating.cast("string").cast("double")
 
 
 def _structs(left: Column, right: Column, left_kind: StructType, right_kind: StructType) -> Column:

@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import Request
 
-from rewind.control import steering
+from rewind.control import requests, steering
+from rewind.control.requests import Form
 from rewind.control.status import PipelineView
 from rewind.control.status_rewinds import RewindView
 from rewind.core.errors import RefusedError
@@ -17,7 +18,18 @@ from rewind.core.settings import Settings
 from rewind.web import offers
 from rewind.web.airflow_port import AirflowPort
 
-LONGEST_REASON = 2_000
+_REASON: Form = {"reason": requests.OPTIONAL_TEXT}
+FORMS: Mapping[str, Form] = {
+    offers.APPROVE: _REASON,
+    offers.REJECT: _REASON,
+    offers.PAUSE: requests.NOTHING,
+    offers.RESUME: requests.NOTHING,
+    offers.THROTTLE: {"rate": {"type": ["integer", "null"], "minimum": 1, "default": None}},
+    offers.ABORT: _REASON,
+    offers.FINISH: requests.NOTHING,
+    offers.ROLL_BACK: _REASON,
+}
+"""What each action may be given."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +81,19 @@ def _answer(chosen: str) -> Callable[[Act], Awaitable[str]]:
 
 
 async def _abort(asked: Act) -> str:
-    done = await _trigger(asked, offers.ABORT, {"rewind_id": asked.rewind.id, "reason": asked.reason})
+    done = await _trigger(asked, offers.ABORT, {"rewind_id": asked.rewind.id, **_why(asked)})
     # While a task drives a step the abort waits: that task is ended, and its driver with it.
     ended = await asked.airflow.end_steps(asked.request, f"rewind_{asked.pipeline.name}", asked.rewind.id)
     return f"{done}; ended {', '.join(ended)}" if ended else done
 
 
 async def _roll_back(asked: Act) -> str:
-    conf = {"to": asked.rewind.live_job_id, "reason": asked.reason, "dry_run": False}
+    conf = {"to": asked.rewind.live_job_id, **_why(asked), "dry_run": False}
     return await _trigger(asked, offers.ROLL_BACK, conf)
+
+
+def _why(asked: Act) -> dict[str, str]:
+    return {"reason": asked.reason} if asked.reason else {}
 
 
 async def _trigger(asked: Act, action: str, conf: Mapping[str, Any]) -> str:

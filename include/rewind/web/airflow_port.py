@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 from fastapi import Request
 
+from rewind.control import requests
 from rewind.control.requests import rewind_id as id_of
 from rewind.core.answers import settled
 from rewind.core.errors import RefusedError, RetryError
@@ -31,8 +32,9 @@ class AirflowPort:
         """Start a DAG run as the person of a request, and return its id.
 
         Raises:
-            RefusedError: Airflow refuses it.
+            RefusedError: The form of the DAG or Airflow refuses it.
         """
+        requests.checked(conf, requests.form_of(dag_id), dag_id)
         body = {"conf": dict(conf), "logical_date": None}
         answer = await self._call(request, "POST", f"/api/v2/dags/{quote(dag_id)}/dagRuns", body)
         return str(answer["dag_run_id"])

@@ -9,13 +9,14 @@ from importlib import resources
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
-from pydantic import BaseModel, Field
+from sqlalchemy import Connection
 
 from rewind.control import evidence, generations, requests, rewinds
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.settings import Settings
 from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
-from rewind.web.actions import LONGEST_REASON, Act, act
+from rewind.web.actions import FORMS, Act, act
 from rewind.web.airflow_port import AirflowPort
 from rewind.web.state import State
 from rewind.web.wire import Kept, encoded
@@ -50,13 +51,6 @@ class Access:
 
     reader: Callable[..., Any]
     may_run: Callable[[Any, str], bool]
-
-
-class Asked(BaseModel):
-    """Body of an action."""
-
-    reason: str = Field("", max_length=LONGEST_REASON)
-    rate: int | None = Field(None, ge=1)
 
 
 def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
@@ -99,15 +93,13 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
     @app.get("/api/history")
     def of_the_past(request: Request) -> Response:
         found = state.look()
-        with snapshot(state.settings().registry_url) as connection:
-            return _json(request, history.history(state.settings(), connection, found))
+        return _json(request, history.history(state.settings(), found))
 
     @app.get("/api/rewinds/{rewind_id}")
     def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
         settings = state.settings()
-        with snapshot(settings.registry_url) as connection:
-            found = state.look(rewinds.read(connection, rewind_id).pipeline)
-            body = rewind_page.rewind_page(settings, connection, found, rewind_id)
+        found = state.look(_pipeline(settings, rewinds.read, rewind_id))
+        body = rewind_page.rewind_page(settings, found, rewind_id)
         for offer in body["offers"]:
             offer["allowed"] = access.may_run(person, offers.dag_of(offer["name"], body["pipeline"]))
         return _json(request, body)
@@ -115,15 +107,12 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
     @app.get("/api/generations/{job_id}")
     def of_a_generation(request: Request, job_id: str) -> Response:
         settings = state.settings()
-        with snapshot(settings.registry_url) as connection:
-            found = state.look(generations.read(connection, job_id).pipeline)
-            return _json(request, generation_page.generation_page(settings, connection, found, job_id))
+        found = state.look(_pipeline(settings, generations.read, job_id))
+        return _json(request, generation_page.generation_page(settings, found, job_id))
 
     @app.get("/api/compare/{one}/{other}")
     def of_two(request: Request, one: str, other: str) -> Response:
-        settings = state.settings()
-        with snapshot(settings.registry_url) as connection:
-            return _json(request, compare_page.compare_page(settings, connection, state, (one, other)))
+        return _json(request, compare_page.compare_page(state.settings(), state, (one, other)))
 
     @app.get("/api/run")
     def of_a_run(request: Request, dag_id: str, run_id: str) -> Response:
@@ -151,7 +140,9 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
     asks = Depends(access.reader)
 
     @app.post("/api/rewinds/{rewind_id}/actions/{action}")
-    async def action_on(request: Request, rewind_id: str, action: str, asked: Asked, person: Any = asks) -> Response:
+    async def action_on(
+        request: Request, rewind_id: str, action: str, asked: dict[str, Any], person: Any = asks
+    ) -> Response:
         if action not in offers.DAGS:
             raise RefusedError("action", f"{action!r} is unknown", f"Actions are {', '.join(offers.DAGS)}")
         settings = state.settings()
@@ -159,7 +150,11 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
         dag_id = offers.dag_of(action, pipeline.name)
         if not await asyncio.to_thread(access.may_run, person, dag_id):
             raise HTTPException(403, f"running {dag_id} is not allowed to you")
-        wanted = Act(request, settings, airflow, pipeline, rewind, asked.reason, asked.rate)
+        try:
+            given = requests.checked(asked, FORMS[action], action)
+        except RefusedError as refused:
+            raise HTTPException(422, str(refused)) from refused
+        wanted = Act(request, settings, airflow, pipeline, rewind, given.get("reason") or "", given.get("rate"))
         try:
             done = await act(action, wanted)
         except RefusedError as refused:
@@ -172,9 +167,14 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
 def _seen(state: State, rewind_id: str) -> Any:
     # What is on offer is decided by the registry as it is now, not by what a browser was shown.
     state.forget()
-    with snapshot(state.settings().registry_url) as connection:
-        found = state.look(rewinds.read(connection, rewind_id).pipeline)
-        return rewind_page.seen(connection, found, rewind_id)
+    settings = state.settings()
+    return rewind_page.seen(settings, state.look(_pipeline(settings, rewinds.read, rewind_id)), rewind_id)
+
+
+def _pipeline(settings: Settings, read: Callable[[Connection, str], Any], name: str) -> str:
+    """Return whose a rewind or a generation is."""
+    with snapshot(settings.registry_url) as connection:
+        return str(read(connection, name).pipeline)
 
 
 def _json(request: Request, body: Mapping[str, Any]) -> Response:

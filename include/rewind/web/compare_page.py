@@ -5,32 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection
-
 from rewind.control import evidence, nights, rewinds
 from rewind.control.nights import Replayed
-from rewind.control.status_rewinds import RewindView, rewind_of
+from rewind.control.rewinds import Rewind
+from rewind.control.snapshot import snapshot
+from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core.settings import Settings
 from rewind.web import files
 from rewind.web.state import State
 from rewind.web.wire import wire
 
 
-def compare_page(settings: Settings, connection: Connection, state: State, ids: Sequence[str]) -> dict[str, Any]:
+def compare_page(settings: Settings, state: State, ids: Sequence[str]) -> dict[str, Any]:
     """Return what the page that compares rewinds, or nights, shows.
 
     Raises:
         RefusedError: There is none of one of the ids.
     """
-    of_nights = [night for replay_id in ids if (night := nights.named(connection, replay_id)) is not None]
-    if len(of_nights) == len(ids):
-        return _nights(settings, state, of_nights)
-    pipelines = [rewinds.read(connection, rewind_id).pipeline for rewind_id in ids]
+    with snapshot(settings.registry_url) as connection:
+        of_nights = [night for replay_id in ids if (night := nights.named(connection, replay_id)) is not None]
+        of_rewinds = [] if len(of_nights) == len(ids) else [rewinds.read(connection, rewind_id) for rewind_id in ids]
+    return _rewinds(settings, state, of_rewinds) if of_rewinds else _nights(settings, state, of_nights)
+
+
+def _rewinds(settings: Settings, state: State, of_rewinds: Sequence[Rewind]) -> dict[str, Any]:
+    pipelines = [rewind.pipeline for rewind in of_rewinds]
     found = [state.look(name) for name in pipelines]
-    jobs = [look.pipeline(name).jobs for look, name in zip(found, pipelines, strict=True)]
-    views = [
-        rewind_of(connection, rewind_id, mine, look.at) for rewind_id, mine, look in zip(ids, jobs, found, strict=True)
-    ]
+    with snapshot(settings.registry_url) as connection:
+        held = [Rewinds(connection, [one], look.at) for one, look in zip(of_rewinds, found, strict=True)]
+    jobs = {name: look.pipeline(name).jobs for look, name in zip(found, pipelines, strict=True)}
+    views = [one.views(jobs)[name][0] for one, name in zip(held, pipelines, strict=True)]
     body = {
         "at": found[0].at,
         "problems": found[0].problems,

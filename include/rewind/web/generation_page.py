@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from rewind.control import bundle, generations, manifest, progress, rewinds, supervise
+from rewind.control.snapshot import snapshot
 from rewind.control.status import Status
 from rewind.control.throughput import throughput
 from rewind.core.differences import Difference, Version, differences
@@ -21,15 +22,17 @@ STATE_SECONDS = 60
 """How long the size of a state is told without looking again at its files, which may be tens of thousands."""
 
 
-def generation_page(settings: Settings, connection: Connection, found: Status, job_id: str) -> dict[str, Any]:
+def generation_page(settings: Settings, found: Status, job_id: str) -> dict[str, Any]:
     """Return what the page of a generation shows.
 
     Raises:
         RefusedError: There is none of that id.
     """
-    shown = generations.read(connection, job_id)
-    pipeline = found.pipeline(shown.pipeline)
-    live = None if pipeline.live in (None, job_id) else generations.read(connection, str(pipeline.live))
+    with snapshot(settings.registry_url) as connection:
+        shown = generations.read(connection, job_id)
+        pipeline = found.pipeline(shown.pipeline)
+        live = None if pipeline.live in (None, job_id) else generations.read(connection, str(pipeline.live))
+        recorded = _recorded(connection, shown)
     code, problem = _code(settings, job_id)
     differing, untold = ([], "") if live is None else _differences(settings, live, shown, code)
     body = {
@@ -42,14 +45,21 @@ def generation_page(settings: Settings, connection: Connection, found: Status, j
         "files": code,
         "differences": differing,
         "state_bytes": _state_bytes(settings, found, job_id),
+        **recorded,
+        "logs": {job_id: files.listed(files.logs_folder(settings, job_id))},
+    }
+    return dict(wire(body))
+
+
+def _recorded(connection: Connection, shown: Generation) -> dict[str, Any]:
+    job_id = shown.job_id
+    return {
         "manifest": manifest.read(connection, job_id),
         "batches": progress.recent(connection, job_id, BATCHES),
         "throughput": throughput(connection, job_id),
         "deletions": manifest.ledger(connection, job_id),
         "rewinds": [r for r in rewinds.all_of(connection, shown.pipeline) if r.job_id == job_id],
-        "logs": {job_id: files.listed(files.logs_folder(settings, job_id))},
     }
-    return dict(wire(body))
 
 
 def _state_bytes(settings: Settings, found: Status, job_id: str) -> int | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
 from rewind.control import evidence, nights, rewind_rows, verdicts
 from rewind.control.rewinds import Rewind
+from rewind.control.snapshot import snapshot
 from rewind.control.status import Status
 from rewind.control.status_nights import night_of
 from rewind.control.verdicts import Approval, Verdict
@@ -18,12 +17,14 @@ from rewind.web.wire import wire
 NEWEST = 500
 
 
-def history(settings: Settings, connection: Connection, found: Status) -> dict[str, Any]:
+def history(settings: Settings, found: Status) -> dict[str, Any]:
     """Return the newest rewinds and nights, newest first, with what was found and where its evidence is."""
-    newest = rewind_rows.newest(connection, NEWEST)
-    judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
+    with snapshot(settings.registry_url) as connection:
+        newest = rewind_rows.newest(connection, NEWEST)
+        judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
+        newest_nights = nights.newest(connection, NEWEST)
     lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
-    replayed = [night_of(night) for night in nights.newest(connection, NEWEST)]
+    replayed = [night_of(night) for night in newest_nights]
     body = {"at": found.at, "problems": found.problems, "rewinds": lines, "nights": replayed, "newest": NEWEST}
     return dict(wire(body))
 

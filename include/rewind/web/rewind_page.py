@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 
 from rewind.control import evidence, rewinds
 from rewind.control.lag_history import Lag, lag_history
+from rewind.control.snapshot import snapshot
 from rewind.control.status import PipelineView, Status
 from rewind.control.status_jobs import Job
-from rewind.control.status_rewinds import RewindView, rewind_of
+from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core import plan
 from rewind.core.settings import Settings
 from rewind.web import files
@@ -20,24 +21,33 @@ from rewind.web.offers import offers
 from rewind.web.wire import wire
 
 
-def seen(connection: Connection, found: Status, rewind_id: str) -> tuple[PipelineView, RewindView]:
+def seen(settings: Settings, found: Status, rewind_id: str) -> tuple[PipelineView, RewindView]:
     """Return a rewind with its pipeline.
 
     Raises:
         RefusedError: There is none of that id.
     """
-    pipeline = found.pipeline(rewinds.read(connection, rewind_id).pipeline)
-    shown = next((rewind for rewind in pipeline.rewinds if rewind.id == rewind_id), None)
-    return pipeline, shown or rewind_of(connection, rewind_id, pipeline.jobs, found.at)
+    with snapshot(settings.registry_url) as connection:
+        rewind = rewinds.read(connection, rewind_id)
+        pipeline = found.pipeline(rewind.pipeline)
+        shown = next((one for one in pipeline.rewinds if one.id == rewind_id), None)
+        if shown is not None:
+            return pipeline, shown
+        # One that ended long ago.
+        held = Rewinds(connection, [rewind], found.at)
+    (view,) = held.views({pipeline.name: pipeline.jobs})[pipeline.name]
+    return pipeline, view
 
 
-def rewind_page(settings: Settings, connection: Connection, found: Status, rewind_id: str) -> dict[str, Any]:
+def rewind_page(settings: Settings, found: Status, rewind_id: str) -> dict[str, Any]:
     """Return what the page of a rewind shows, given its pipeline in full.
 
     Raises:
         RefusedError: There is none of that id.
     """
-    pipeline, rewind = seen(connection, found, rewind_id)
+    pipeline, rewind = seen(settings, found, rewind_id)
+    with snapshot(settings.registry_url) as connection:
+        race = _race(connection, rewind)
     jobs = {job.job_id: job for job in pipeline.jobs}
     body = {
         "at": found.at,
@@ -51,7 +61,7 @@ def rewind_page(settings: Settings, connection: Connection, found: Status, rewin
         "backfill": rewind.backfill,
         "candidate": _job(jobs.get(rewind.job_id)),
         "replaced": _job(jobs.get(rewind.live_job_id)),
-        "race": _race(connection, rewind),
+        "race": race,
         "verdict": rewind.verdict,
         "approval": rewind.approval,
         "observed": None if rewind.observed is None else {**asdict(rewind.observed), "told": rewind.observed.told()},

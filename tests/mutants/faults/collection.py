@@ -78,13 +78,6 @@ FAULTS = (
         "if found is not None and found.owner != claim.owner:",
         "if False:",
     ),
-    Fault(
-        "clear-takes-anothers",
-        GUARD,
-        "allocate.make",
-        "owners.claim(connection, generations.owners_of(generation))",
-        "pass",
-    ),
     Fault("strangers-topic-taken", GUARD, "refuse_foreign", "if any(found.latest.values()):", "if False:"),
     Fault("topic-made-anew-taken", GUARD, "refuse_foreign", "if topic_id is not None:", "if False:"),
     Fault("taken-back-from-another", GUARD, "allocate._made", "if not wanted and not own:", "if False:"),

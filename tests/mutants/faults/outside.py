@@ -31,6 +31,14 @@ CLI = (
         ' if requests.rewind_id(dag_id, run["dag_run_id"]) == found.id',
         "",
     ),
+    Fault(
+        "run-started-unchecked",
+        GUARD,
+        "trigger._started",
+        "requests.checked(conf, requests.form_of(dag_id), dag_id)",
+        "pass",
+    ),
+    Fault("argument-left-empty", GUARD, "cli.main.main", "_refuse_empty(arguments)", "pass"),
     Fault("pointer-served-to-anyone", GUARD, "_Handler.do_GET", "if not self._may():", "if False:"),
     Fault("resume-pauses", SIDES, "operate._resume", "paused=False", "paused=True"),
 )
@@ -41,6 +49,14 @@ WEB = (
         "action_on",
         "if not await asyncio.to_thread(access.may_run, person, dag_id):",
         "if False:",
+    ),
+    Fault("action-with-anything", GUARD, "action_on", "requests.checked(asked, FORMS[action], action)", "asked"),
+    Fault(
+        "page-starts-a-run-unchecked",
+        GUARD,
+        "AirflowPort.trigger",
+        "requests.checked(conf, requests.form_of(dag_id), dag_id)",
+        "pass",
     ),
     Fault("action-that-is-not-offered", GUARD, "actions.act", "if action not in offered:", "if False:"),
     Fault(
@@ -212,6 +228,21 @@ AIRFLOW = (
         "pass",
     ),
     Fault("drifted-night-passes", GUARD, "NightSubmit._end", "if found.state == rules.DRIFTED:", "if False:"),
+    Fault("conf-left-to-airflow", GUARD, "run.given", ', **(context["dag_run"].conf or {})', ""),
+    Fault(
+        "run-with-anything",
+        GUARD,
+        "run.asked",
+        'requests.checked(given(context), form, context["ti"].dag_id)',
+        "given(context)",
+    ),
+    Fault(
+        "form-of-none-with-anything",
+        GUARD,
+        "nothing_asked",
+        'asked(cast("Context", context), requests.NOTHING)',
+        "pass",
+    ),
     Fault("missed-nights-backwards", ORDER, "rewind_airflow.nights.missed", "return found[::-1]", "return found"),
 )
 PARSING = (

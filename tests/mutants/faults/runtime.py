@@ -52,7 +52,16 @@ FAULTS = (
     Fault("death-of-another-token-declared", GUARD, "deaths.declare", "if found.token != token:", "if False:"),
     Fault("death-without-a-reason", GUARD, "deaths.declare", "if not reason.strip():", "if False:"),
     Fault("token-stays-after-a-death", EFFECT, "deaths._record", "token=lost.token + 1", "token=lost.token"),
-    Fault("second-driver-beside-a-starting-one", GUARD, "supervise.look", "if _launched_lives(stream):", "if False:"),
+    Fault(
+        "second-driver-beside-a-starting-one", GUARD, "supervise._living", "if _launched_lives(stream):", "if False:"
+    ),
+    Fault(
+        "last-words-of-another-driver",
+        COMPARISON,
+        "supervise.look",
+        "ended is not None and ended.launched == stream.launched",
+        "ended is not None",
+    ),
     Fault(
         "driver-started-while-draining", GUARD, "supervise._blocked", "if stream.wish == streams.DRAIN:", "if False:"
     ),

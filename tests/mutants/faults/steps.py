@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.fault import EFFECT, GUARD, REACTION, SIDES, VALUE, Fault
+from tests.mutants.fault import EFFECT, GUARD, LOCK, REACTION, SIDES, VALUE, Fault
 
 FAULTS = (
     Fault(
@@ -133,6 +133,20 @@ FAULTS = (
         "_close_enough",
         "return left <= work.pipeline.lag_gate or left > covered / 2",
         "return True",
+    ),
+    Fault(
+        "wave-cut-within-its-transaction",
+        LOCK,
+        "cut_wave",
+        "chunk_log.add_wave(connection, work.rewind_id, wave, made)",
+        "chunk_log.add_wave(connection, work.rewind_id, wave, cut(ranges, version))",
+    ),
+    Fault(
+        "wave-cut-without-the-lease",
+        GUARD,
+        "cut_wave",
+        "leases.renew(connection, work.plan.job_id, guard.token)",
+        "pass",
     ),
     Fault(
         "handoff-between-batches-of-live",

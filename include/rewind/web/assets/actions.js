@@ -17,11 +17,12 @@ function ask(rewindId, offer, done) {
   const close = () => dialog.close();
   const send = async (event) => {
     event.preventDefault();
-    const reason = dialog.querySelector("textarea")?.value ?? "";
-    const typed = dialog.querySelector("input")?.value ?? "";
+    // What was left empty is null: an empty text is refused.
+    const typed = dialog.querySelector("textarea, input")?.value.trim() || null;
+    const given = offer.asks === "rate" ? { rate: typed && Number(typed) } : offer.asks ? { reason: typed } : {};
     show(true, "");
     try {
-      const answer = await post(`api/rewinds/${encodeURIComponent(rewindId)}/actions/${offer.name}`, { reason, rate: typed ? Number(typed) : null });
+      const answer = await post(`api/rewinds/${encodeURIComponent(rewindId)}/actions/${offer.name}`, given);
       close();
       done(`${offer.label}: ${answer.done}`);
     } catch (problem) {

@@ -1,0 +1,22 @@
+"""What the issue `truth` asks to be shown of transactions, at full length; `make accept WHAT=truth`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios import crowd
+from tests.support.fakes import installation
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
+
+
+def test_no_pipeline_waits_for_one_that_lists_many_files_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[[str, object], None]
+) -> None:
+    waits = crowd.backfill_beside_writers(installation(tmp_path / "home"), monkeypatch, 50, 20_000, at_a_time=1_000)
+    assert (waits.writes, waits.files) == (1_000, 20_000)
+    assert waits.longest <= 1
+    figure("seconds_that_a_writer_waited_at_most_beside_20000_slow_files", round(waits.longest, 2))
