@@ -39,6 +39,8 @@ STEPS = 30
 MAKING = (*POINTS["spin_up"], "manifest.name", "manifest.made")
 DELETING = (*POINTS["abort"], *POINTS["collect_garbage"], "delete.begin", "delete.record", "delete.table")
 STRANGER = "a stranger"
+OWNED = 4
+"""Entries in the manifest of a generation that is whole: folder, group, output and dead letters."""
 
 
 class Broker(FakeBroker):
@@ -196,13 +198,13 @@ class Drawn:
 
     def attempt(self, what: str, body: Callable[[], object], points: tuple[str, ...] = ()) -> None:
         """Do it, perhaps into a crash, or while something goes away; then hold what is against what was."""
-        trouble = self.draw.choice(("", "", "crash", "broker", "disk", "registry", "hidden"))
+        trouble = self.draw.choice(("", "", "crash", "broker", "disk", "disk", "registry", "hidden"))
         at = f"{self.draw.choice(('before', 'after'))}:{self.draw.choice(points)}" if points else ""
         self.world.crash_at = at if trouble == "crash" else ""
         self.disk_goes_at = at if trouble == "disk" else ""
         self.broker.calls_left = self.draw.randint(0, 6) if trouble == "broker" else None
         self.registry_left = self.draw.randint(0, 12) if trouble == "registry" else None
-        if trouble == "disk" and self.draw.random() < 0.5:
+        if trouble == "disk" and self.draw.random() < 0.7:
             self._disk_goes()
         if trouble == "hidden":
             self.broker.hidden = set(self.draw.sample(sorted(self.broker.described), 2)) - {SOURCE}
@@ -227,7 +229,7 @@ class Drawn:
         name = self.draw.choice(further if further and self.draw.random() < 0.6 else every)
         # What leads on is likelier than what does not.
         if self._active(name):
-            due = (self.spin_up, self.spin_up, self.switch, self.switch, self.abort)
+            due = (self.spin_up, self.spin_up, self.switch, self.switch, self.abort, self.abort)
         else:
             due = (self.deploy if self._live(name) is None else self.start,) * 5
         aside = (self.deploy, self.mirror, self.collect, self.collect, self.tamper, self.link, self.a_stranger_comes)
@@ -320,7 +322,8 @@ class Drawn:
                 made = generations.find(connection, job_id)
                 entries = manifest.read(connection, job_id)
                 live = generations.live(connection, name)
-                whole = bool(entries) and all(entry.state == manifest.MADE for entry in entries)
+                own = [entry for entry in entries if (job_id, entry.kind, entry.name) not in self.tampered]
+                whole = len(own) == OWNED and all(entry.state == manifest.MADE for entry in own)
                 if made is None or made.state != lifecycle.CANDIDATE or not whole or live is None:
                     continue
                 if rewinds.fact(connection, rewind_id, rewinds.ABORTING) is not None:
@@ -505,8 +508,12 @@ def played(seed: int, sets: int, steps: int = STEPS) -> Counter[str]:
     for number in range(sets):
         with tempfile.TemporaryDirectory() as folder:
             drawn = Drawn(random.Random(f"{seed}:{number}"), Path(folder) / "home", reached)
-            with drawn.patched():
-                for _ in range(steps):
-                    drawn.step()
-                drawn.end()
+            try:
+                with drawn.patched():
+                    for _ in range(steps):
+                        drawn.step()
+                    drawn.end()
+            except Exception as error:
+                error.add_note(f"SEED={seed}, set {number}")
+                raise
     return reached
