@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 from rewind.control import generations, requests, rewinds
 from rewind.control.database import now, transaction
 from rewind.control.schema import announcements
-from rewind.core import sharing
+from rewind.core import comparing, sharing
 from rewind_airflow import run
 from rewind_airflow.reactions import reactions
 
@@ -50,10 +50,12 @@ class AnnounceSwitch(BaseOperator):
         with reactions(), transaction(run.settings().registry_url) as connection:
             switch = self.switched(connection, context)
             noted = _noted(connection, switch)
+            announced = connection.execute(select(announcements.c.body).where(_row(switch))).scalar_one()
         # The note alone proves nothing: a task that dies after it has emitted nothing.
         if noted and switch.epoch in _emitted(context, self.asset):
             raise AirflowSkipException(f"epoch {switch.epoch} of {switch.pipeline} was announced")
-        extra = {"job_id": switch.job_id, "epoch": switch.epoch, "output_topic": switch.output_topic}
+        extra: dict[str, Any] = {"job_id": switch.job_id, "epoch": switch.epoch, "output_topic": switch.output_topic}
+        extra |= {name: announced[name] for name in (comparing.FIELD,) if name in announced}
         context["outlet_events"][self.asset].extra.update(extra)
         with reactions(), transaction(run.settings().registry_url) as connection:
             connection.execute(update(announcements).where(_row(switch)).values(asset_at=now()))

@@ -15,7 +15,7 @@ from rewind.control import evidence as evidence_of
 from rewind.control import rewinds, verdicts
 from rewind.control.database import transaction
 from rewind.control.verdicts import Approval, Verdict
-from rewind.core import lifecycle, sharing
+from rewind.core import comparing, lifecycle, sharing
 from rewind.core.errors import RetryError
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
@@ -35,7 +35,7 @@ class Approve(ApprovalOperator):
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         """Ask about a rewind of a pipeline."""
-        words = "Why; a failed verdict cannot be approved without it."
+        words = "Why; a verdict that failed, or compared nothing, cannot be approved without it."
         reason = Param("", words, source="task", type=["string", "null"], title="Reason", maxLength=2_000)
         # In place of the DAG's own parameters, which are no part of this form.
         kwargs["params"] = {"reason": reason}
@@ -67,7 +67,9 @@ class Approve(ApprovalOperator):
             return self._answer(rewind_id, given.answer, given.person, given.reason)
         self.body = body(plan, verdict, links.page(context["ti"]))
         self._prepare_form(verdict)
-        notify.tell(context, notify.APPROVAL, f"rewind {rewind_id} waits for an answer: verdict {verdict.verdict}")
+        nothing = f", {comparing.NOTHING}" if verdict.verdict == lifecycle.UNCOMPARED else ""
+        text = f"rewind {rewind_id} waits for an answer: verdict {verdict.verdict}{nothing}"
+        notify.tell(context, notify.APPROVAL, text)
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -83,7 +85,7 @@ class Approve(ApprovalOperator):
         reason = self.params.get_param("reason")
         # Airflow has put the run's own `reason` in: why the rewind was asked for is no reason to let it through.
         reason.value = ""
-        if verdict.verdict == lifecycle.FAIL:
+        if verdicts.needs_reason(verdict):
             reason.schema = {"type": "string", "minLength": 1, "maxLength": 2_000, "title": "Reason"}
 
     def _answer(self, rewind_id: str, given: str, who: str, reason: str) -> None:
@@ -120,14 +122,23 @@ def person(event: Mapping[str, Any]) -> str:
 
 def body(plan: Plan, verdict: Verdict, page: str) -> str:
     """Return the question in Markdown: what was compared, what came out, what an answer does."""
-    counts = "\n".join(f"| {name} | {count:,} |" for name, count in verdict.counts.items())
-    # A backtick in the data would end the code block.
-    sample = json.dumps(list(verdict.sample[:SAMPLE]), indent=1, default=str).replace("`", "\\u0060")
     return f"""**Verdict: {verdict.verdict}** {verdict.reason.replace("`", "'")}
 
 {_what(plan)}
 
-Compared from `{to_spark_json(plan.topic, verdict.floor)}` up to `{to_spark_json(plan.topic, verdict.ceiling)}`.
+{_compared(plan, verdict)}
+{_consequence(verdict)} [The page of this rewind]({page}) has its evidence.
+"""
+
+
+def _compared(plan: Plan, verdict: Verdict) -> str:
+    if verdict.verdict == lifecycle.UNCOMPARED:
+        return f"**{comparing.NOTHING.capitalize()}**: no row of `{plan.job_id}` was held against live's.\n"
+    counts = "\n".join(f"| {name} | {count:,} |" for name, count in verdict.counts.items())
+    # A backtick in the data would end the code block.
+    sample = json.dumps(list(verdict.sample[:SAMPLE]), indent=1, default=str).replace("`", "\\u0060")
+    floor, ceiling = (to_spark_json(plan.topic, vector) for vector in (verdict.floor, verdict.ceiling))
+    return f"""Compared from `{floor}` up to `{ceiling}`.
 
 | class | rows |
 | --- | --- |
@@ -136,8 +147,6 @@ Compared from `{to_spark_json(plan.topic, verdict.floor)}` up to `{to_spark_json
 ```json
 {sample}
 ```
-
-{_consequence(verdict)} [The page of this rewind]({page}) has its evidence.
 """
 
 
@@ -151,7 +160,7 @@ def _what(plan: Plan) -> str:
 def _consequence(verdict: Verdict) -> str:
     if verdict.verdict == lifecycle.ERROR:
         return "An error cannot be approved: clear `validate` after mending the cause, or reject."
-    if verdict.verdict == lifecycle.FAIL:
+    if verdicts.needs_reason(verdict):
         return "Approving needs a reason. Rejecting aborts the rewind; live is untouched."
     return "Rejecting aborts the rewind; live is untouched."
 

@@ -81,6 +81,14 @@ WORDS: dict[str, tuple[str, str, str]] = {
         "Compare every",
         "Pause between two comparisons meanwhile, PT5M. Empty: after 1, 2, 4, 8, … minutes and at the end.",
     ),
+    "compare": (
+        GATES,
+        "Compare",
+        (
+            "rows: the rows of both outputs. none: nothing, where live is dead and has no rows to compare with; "
+            "needs a reason, and a person approves."
+        ),
+    ),
     "grace": (GATES, "Keep the old job for", "How long after the cut-over a rollback stays possible: PT1H, P1D."),
     **MOVES,
     "dry_run": (RUN, "Dry run", "Only plan, and print the plan with its id. Switch it off to act."),

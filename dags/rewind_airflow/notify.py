@@ -20,7 +20,7 @@ from rewind.core.errors import RefusedError
 from rewind_airflow import links
 
 NOTIFIER, ARGUMENTS = "REWIND_NOTIFIER", "REWIND_NOTIFIER_ARGS"
-FAILURE, APPROVAL, DRIFT, QUARANTINE = "failure", "approval", "drift", "quarantine"
+FAILURE, APPROVAL, DRIFT, QUARANTINE, PAUSED = "failure", "approval", "drift", "quarantine", "paused"
 
 
 class Quarantined(AirflowFailException):

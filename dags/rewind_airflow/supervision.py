@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 from rewind.control import requests, streams
 from rewind.control.database import transaction
 from rewind.control.streams import Stream
 from rewind.core import names
-from rewind_airflow import run
+from rewind_airflow import notify, run
 from rewind_airflow.reactions import reactions
 
 POOL = "streams"
@@ -59,11 +62,42 @@ def trigger(ti: RuntimeTaskInstanceProtocol, stream: Stream) -> dict[str, Any]:
 
 
 def unsupervised(ti: RuntimeTaskInstanceProtocol, **context: Any) -> list[dict[str, Any]]:
-    """Return a trigger for each stream that should run and that nobody supervises."""
+    """Return a trigger for each stream that should run and that nobody supervises; tell of DAGs that were paused.
+
+    A paused DAG looks supervised: its run stays *running*, and no task of it is scheduled.
+    """
     run.nothing_asked(ti=ti, **context)
     with reactions(), transaction(run.settings().registry_url) as connection:
         wanted = [s for s in streams.all_of(connection) if s.wish == streams.RUN and s.quarantined_at is None]
-    return [trigger(ti, stream) for stream in wanted if not supervised(ti, stream)]
+    paused = {dag_id for dag_id in sorted({dag_of(stream) for stream in wanted}) if _is_paused(ti, dag_id)}
+    _note(wanted, paused, {**context, "ti": ti})
+    going = [stream for stream in wanted if dag_of(stream) not in paused]
+    return [trigger(ti, stream) for stream in going if not supervised(ti, stream)]
+
+
+def _is_paused(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> bool:
+    try:
+        return bool(ti.get_dag(dag_id).is_paused)
+    except AirflowRuntimeError as problem:
+        if (problem.error.detail or {}).get("status_code") != HTTPStatus.NOT_FOUND:
+            raise
+        # Its folder is gone or cannot be read, which is told elsewhere.
+        return False
+
+
+def _note(wanted: Sequence[Stream], paused: Collection[str], context: Any) -> None:
+    """Record which streams a paused DAG leaves alone, and tell once of each DAG that was not paused before."""
+    found = {stream.owner: dag_of(stream) if dag_of(stream) in paused else None for stream in wanted}
+    changed = [stream for stream in wanted if stream.paused_dag != found[stream.owner]]
+    if not changed:
+        return
+    with reactions(), transaction(run.settings().registry_url) as connection:
+        for stream in changed:
+            streams.note_pause(connection, stream.owner, found[stream.owner])
+    known = {stream.paused_dag for stream in wanted}
+    for dag_id in sorted(set(paused) - known):
+        owners = ", ".join(stream.owner for stream in wanted if found[stream.owner] == dag_id)
+        notify.tell(context, notify.PAUSED, f"{owners}: {streams.paused(dag_id)}")
 
 
 def wish_mirror(topic: str, **context: Any) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from rewind.control import generations, leases, observing, progress, rewinds, streams, supervise
 from rewind.control.database import now, transaction
 from rewind.control.observing import Observed
-from rewind.core import lifecycle
+from rewind.core import comparing, lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.observing import ROLL_BACK, next_look
 from rewind.core.offsets import lower, total
@@ -212,6 +212,8 @@ def _comparison_due(connection: Connection, rewind_id: str, plan: Plan, last: ti
     if frontier is None or switched is None or rewinds.fact(connection, rewind_id, "finish_now"):
         return False
     asked = plan.request
+    if asked.compare == comparing.NONE:
+        return False
     period, every = timedelta(seconds=asked.observe_seconds), timedelta(seconds=asked.compare_every_seconds)
     if last >= period or now() - switched < next_look(last, every, period):
         return False

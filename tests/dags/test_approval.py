@@ -101,6 +101,7 @@ def test_an_approval_is_recorded(gate, context, opened, judged, recorded, verdic
         ("fail", "", "ada", "reason: a failed verdict needs a person and a reason"),
         ("fail", "  ", "ada", "reason: a failed verdict needs a person and a reason"),
         ("fail", "why not", None, "reason: a failed verdict needs a person and a reason"),
+        ("none", "", "ada", "reason: a verdict of which nothing was compared needs a person and a reason"),
         ("error", "why not", "ada", "answer: the verdict is an error"),
     ],
 )
@@ -146,7 +147,20 @@ def test_a_pass_needs_no_person_when_asked_so(gate, context, opened, judged, rec
     assert gate.asked == {}
 
 
-@pytest.mark.parametrize("verdict", ["fail", "error"])
+def test_the_form_of_a_verdict_over_nothing_says_so_and_asks_for_the_reason(gate, context, opened, judged):
+    opened()
+    judged("none")
+    park(gate, context)
+    body = gate.asked["body"]
+    assert "**Verdict: none** why" in body
+    assert "**Nothing was compared**: no row of `visits-g2` was held against live's." in body
+    assert "Compared from" not in body
+    assert "| class |" not in body
+    assert gate.asked["params"]["reason"]["schema"]["minLength"] == 1
+    gate.execute_complete(context, event("Approve", "live is dead"))
+
+
+@pytest.mark.parametrize("verdict", ["fail", "error", "none"])
 def test_anything_but_a_pass_needs_a_person(gate, context, opened, judged, recorded, verdict):
     opened(auto_approve=True)
     judged(verdict)

@@ -24,6 +24,7 @@ BAD = {
     "only_new": ["", "drop"],
     "replay_from": ["live", "P1D", 5],
     "on_difference": ["", "abort"],
+    "compare": ["", "some"],
     "compare_every": ["5m", 300],
     "dry_run": ["false"],
     "apply_plan": ["zz", "ABCDEF012345"],

@@ -7,7 +7,14 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRuntimeError,
+    AirflowSkipException,
+    DagRunTriggerException,
+    ErrorType,
+)
+from airflow.sdk.execution_time.comms import ErrorResponse
 from rewind_airflow import supervision
 from rewind_airflow.announce import Announce, AnnounceRollback, live_asset
 from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort, TriggerRollback
@@ -24,8 +31,14 @@ class FakeRuns:
 
     dag_id = "watch_streams"
 
-    def __init__(self, there=()):
-        self.there = dict(there)
+    def __init__(self, there=(), paused=(), gone=()):
+        self.there, self.paused, self.gone = dict(there), paused, gone
+
+    def get_dag(self, dag_id):
+        if dag_id in self.gone:
+            status = self.gone[dag_id]
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": status}))
+        return SimpleNamespace(is_paused=dag_id in self.paused)
 
     def get_dr_count(self, dag_id, run_ids=None, states=None):
         found = {run: state for (dag, run), state in self.there.items() if dag == dag_id}
@@ -103,6 +116,68 @@ def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation, 
         {"trigger_dag_id": "mirror_clicks", "trigger_run_id": "mirror-clicks.2", "conf": {}},
         {"trigger_dag_id": "stream_visits", "trigger_run_id": "visits-g1.4", "conf": {"owner": "visits-g1"}},
     ]
+
+
+@pytest.fixture
+def watch(context):
+    """Look once, as `watch_streams` does each minute, at what Airflow has."""
+    return lambda runs: supervision.unsupervised(**{**context, "ti": runs})
+
+
+@pytest.fixture
+def two_streams(installation, monkeypatch):
+    """Streams of two pipelines that should run, one of them with a standby; return what was told and what is kept."""
+    told = []
+    monkeypatch.setattr(supervision.notify, "tell", lambda _, kind, text: told.append((kind, text)))
+    with transaction(installation.registry_url) as connection:
+        for owner in ("carts-g1", "visits-g1", "visits-g2"):
+            streams.wish(connection, owner, streams.GENERATION, streams.RUN)
+
+    def kept():
+        with transaction(installation.registry_url) as connection:
+            return {stream.owner: stream.paused_dag for stream in streams.all_of(connection)}
+
+    return told, kept
+
+
+PAUSED = (
+    "visits-g1, visits-g2: the DAG stream_visits is paused, so nobody starts the driver when it ends: switch it on in "
+    "Airflow's list of DAGs, or run `airflow dags unpause stream_visits`"
+)
+
+
+def test_a_paused_dag_is_told_once_and_kept_until_it_is_switched_on(two_streams, watch):
+    told, kept = two_streams
+    # Its run is said to run, and no task of it is ever scheduled.
+    there = {("stream_visits", "visits-g1.1"): "running"}
+    carts = {"trigger_dag_id": "stream_carts", "trigger_run_id": "carts-g1.1", "conf": {"owner": "carts-g1"}}
+    for _ in range(2):
+        assert watch(FakeRuns(there, {"stream_visits"})) == [carts]
+        assert told == [("paused", PAUSED)]
+        assert kept() == {"carts-g1": None, "visits-g1": "stream_visits", "visits-g2": "stream_visits"}
+    assert [run["trigger_run_id"] for run in watch(FakeRuns(there))] == ["carts-g1.1", "visits-g2.1"]
+    assert kept() == {"carts-g1": None, "visits-g1": None, "visits-g2": None}
+    watch(FakeRuns(there, {"stream_visits"}))
+    assert told == [("paused", PAUSED)] * 2, "it was paused anew"
+
+
+def test_a_stream_that_comes_to_a_paused_dag_is_kept_and_not_told_again(two_streams, watch, installation):
+    told, kept = two_streams
+    watch(FakeRuns((), {"stream_visits"}))
+    with transaction(installation.registry_url) as connection:
+        streams.wish(connection, "visits-g3", streams.GENERATION, streams.RUN)
+    watch(FakeRuns((), {"stream_visits"}))
+    assert (len(told), kept()["visits-g3"]) == (1, "stream_visits")
+
+
+def test_a_dag_that_is_gone_is_not_paused_and_an_airflow_that_is_away_says_nothing(two_streams, watch):
+    told, kept = two_streams
+    watch(FakeRuns((), {"stream_visits"}))
+    with pytest.raises(AirflowRuntimeError):
+        watch(FakeRuns((), (), {"stream_visits": 503}))
+    assert kept()["visits-g1"] == "stream_visits"
+    watch(FakeRuns((), (), {"stream_visits": 404}))
+    assert (kept()["visits-g1"], len(told)) == (None, 1)
 
 
 def test_wishing_for_a_mirror_again_forgives_it_nothing(installation, context):
@@ -212,6 +287,18 @@ def test_a_switch_is_announced_with_its_epoch(announcing, context, installation)
     assert emitted(context) == {"job_id": "visits-g2", "epoch": 2, "output_topic": "visits_out-g2"}
     with transaction(installation.registry_url) as connection:
         assert connection.execute(select(schema.announcements.c.asset_at)).scalar_one() is not None
+
+
+def test_a_switch_that_compared_nothing_is_announced_so(announcing, context, installation):
+    with transaction(installation.registry_url) as connection:
+        connection.execute(update(schema.announcements).values(body={"not_compared": "live is dead"}))
+    announcing.execute(context)
+    assert emitted(context) == {
+        "job_id": "visits-g2",
+        "epoch": 2,
+        "output_topic": "visits_out-g2",
+        "not_compared": "live is dead",
+    }
 
 
 def test_a_clear_does_not_announce_again(announcing, context):

@@ -223,6 +223,13 @@ def test_observe_compares_nothing_when_nothing_came(context, switched, compared)
     assert submits == []
 
 
+def test_observe_compares_nothing_when_nothing_was_to_be_compared(context, switched, compared):
+    switched(driven=True, ago=timedelta(seconds=61), observe_seconds=600, compare="none", reason="dead")
+    submits = compared({})
+    assert not Observe(task_id="observe").poke(context)
+    assert submits == []
+
+
 def test_observe_compares_nothing_when_a_person_ends_it(context, switched, compared, installation, rewind_id):
     switched(driven=True, ago=timedelta(seconds=61), observe_seconds=600)
     submits = compared({})

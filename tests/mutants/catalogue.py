@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.faults import collection, core, leases, lifecycle, outside, runtime, spark, steps
+from tests.mutants.faults import collection, core, leases, lifecycle, nothing, outside, runtime, spark, steps
 
 FAULTS = (
     *core.FAULTS,
@@ -12,5 +12,6 @@ FAULTS = (
     *runtime.FAULTS,
     *spark.FAULTS,
     *steps.FAULTS,
+    *nothing.FAULTS,
     *outside.FAULTS,
 )

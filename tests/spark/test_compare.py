@@ -13,7 +13,7 @@ from rewind.steps.findings import Found, judge
 from rewind.transforms import parsing
 from rewind.transforms.compare import Sides
 from tests.scenarios import truth_pairs
-from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, page, row
+from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, compared, page, row
 
 C30 = [row(0, "", kind="dead"), row(1, ""), row(2, "[]"), row(3, "{broken")]
 C31 = [[(*row(0, None, kind="dead")[:6], text.encode("latin-1"), "not UTF-8", 0, 0)] for text in ("\xff", "\xfe")]
@@ -102,6 +102,14 @@ def test_every_case_is_told_as_it_is(spark: SparkSession) -> None:
 
 def test_differing_copies_fail_the_verdict() -> None:
     assert judge(Found({"rows": 1, "repeated_differently": 1}), 1) == ("fail", "1 repeated_differently")
+
+
+def test_dead_letters_alone_on_both_sides_are_no_pass(spark: SparkSession) -> None:
+    letters = [row(0, "x", kind="dead"), row(1, "y", kind="dead")]
+    told = "nothing was compared but 2 dead letters, which are the same on both sides"
+    assert judge(compared(spark, letters, letters), 2) == ("error", told)
+    with_a_row = [*letters, page(2)]
+    assert judge(compared(spark, with_a_row, with_a_row), 3) == ("pass", "")
 
 
 @pytest.mark.shows("verdict", c12="beyond the lower position is open")
@@ -194,7 +202,7 @@ def test_drawn_pairs_are_called_equal_or_different_as_the_oracle_says(spark: Spa
     ("counts", "expected_records", "verdict"),
     [
         ({"rows": 5}, 5, ("pass", "")),
-        ({"rows": 0}, 0, ("pass", "")),
+        ({"rows": 0}, 0, ("error", "nothing was compared: there is no record that both jobs have processed")),
         ({"rows": 0}, 5, ("error", "nothing was compared, though the plan expected 5 records")),
         ({"rows": 5, "missing": 1, "changed": 2}, 5, ("fail", "1 missing; 2 changed")),
         ({"rows": 5, "dead_letter_only_live": 1}, 5, ("fail", "1 dead_letter_only_live")),

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.full
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "text"}}
 EARLY = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "day", "max_value": "2025-01-01"}}
 SMALL = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "amount", "max_value": 100}}
+FEW_TEXTS = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "text", "value_set": ["x"]}}
 SOON = {
     "type": "expect_column_values_to_be_in_set",
     "kwargs": {"column": "at", "value_set": ["2025-01-01 00:00:00"]},
@@ -59,6 +60,16 @@ def test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path):
     assert (filtered.success, filtered.counted["element_count"], filtered.counted["unexpected_count"]) == (True, 100, 0)
     assert not rows.sparkSession.catalog.listTables()
     assert (tmp_path / "docs" / "index.html").is_file()
+
+
+def test_one_of_no_value_is_an_error_though_it_holds(rows, tmp_path):
+    asked = {"output": [NOT_NULL, SMALL, FEW_TEXTS]}
+    found = expectations.answers(asked, {"output": rows.where("id < 0")}, tmp_path / "docs")
+    assert [answer.success for answer in found] == [None] * 3
+    # Rows are there, and no text in any of them.
+    found = expectations.answers(asked, {"output": rows.where("id < 9")}, tmp_path / "docs")
+    assert [answer.success for answer in found] == [False, True, None]
+    assert expectations.gated(lifecycle.PASS, "", found)[0] == lifecycle.ERROR
 
 
 @pytest.mark.shows("verdict", a_suite_whose_check_raises="error")

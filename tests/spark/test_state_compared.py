@@ -154,6 +154,7 @@ def test_what_one_job_alone_has_read_or_closed_is_no_difference(jobs, name, clas
     assert told(found, name) == classes
     nothing = "no key has had equal input in both jobs and is open in both"
     assert found.not_compared == ("" if "equal" in classes else nothing)
+    assert not found.absent()
     # Nothing is ever written into the checkpoint of a job.
     assert files(live, candidate) == before
 
@@ -197,9 +198,13 @@ def test_a_state_that_is_gone_is_told_and_tried_again(jobs):
 
 def test_another_kind_of_state_and_a_job_without_batches_are_told(jobs):
     live, candidate = jobs(COUNTER, cuts.cut(visits(80), 2), [])
-    assert "has no committed batch" in compared(live, candidate).not_compared
+    found = compared(live, candidate)
+    assert "has no committed batch" in found.not_compared
+    assert state_comparison.gated(lifecycle.PASS, "", found, live.pipeline)[0] == lifecycle.ERROR
     candidate.generation.frozen["state"] = ["another"]
-    assert compared(live, candidate).not_compared == "the candidate keeps another state than live"
+    found = compared(live, candidate)
+    told = "the states were not compared: the candidate keeps another state than live"
+    assert state_comparison.gated(lifecycle.PASS, "", found, live.pipeline) == (lifecycle.PASS, told)
 
 
 CHANGED = StateFound({"0-stateStoreSave": {"changed": 2, "equal": 5}})

@@ -166,7 +166,9 @@ def test_then_a_release_without_history_and_the_old_ones_collected(stage: StubSt
     # The life above was by real submits alone; from here on it is Airflow's side that counts.
     stage.stub.warm(warm_jvm.gateway)
     shop = stage.shop
-    run_id, _ = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
+    run_id, rewind_id = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
+    # A release compares what comes after its handoff; over nothing there is no pass.
+    stage.handed_off(rewind_id)
     shop.produce(visit(500), visit(501))
     stage.succeeded(stage.rewind_dag, run_id)
     assert stage.live() == "staged-g3"

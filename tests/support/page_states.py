@@ -150,7 +150,7 @@ def racing(connection: Connection) -> None:
 def judged(connection: Connection, verdict: str = "pass", reason: str = "") -> None:
     done(connection, "catch_up")
     done(connection, "validate")
-    counts = {"equal": BIG, "changed": 3 if verdict == "fail" else 0}
+    counts = {"equal": BIG, "changed": 3 if verdict == "fail" else 0} if verdict != "none" else {"rows": 0}
     made = verdicts.Verdict(1, 1, verdict, {0: 0, 1: 0}, {0: BIG, 1: 9}, counts, [{"a": HOSTILE}], reason, now())
     verdicts.store(connection, REWIND_ID, made)
     rewinds.begin_step(connection, REWIND_ID, "approve")
@@ -263,6 +263,8 @@ STATES: dict[str, tuple[Seed, ...]] = {
     "passed": (deployed, begun, backfilled, racing, judged),
     "failed verdict": (deployed, replayed, begun, backfilled, racing, lambda c: judged(c, "fail", HOSTILE)),
     "error verdict": (deployed, begun, backfilled, lambda c: judged(c, "error", "nothing was compared")),
+    "nothing compared": (deployed, begun, backfilled, lambda c: judged(c, "none", f"nothing was compared: {HOSTILE}")),
+    "paused DAG": (deployed, lambda c: streams.note_pause(c, LIVE, f"stream_{NAME}")),
     "failed step": (deployed, begun, lambda c: done(c, "backfill", "failed", {"error": "a gap at offset 7"})),
     "standby": (deployed, begun, backfilled, racing, judged, switched),
     "drifted night": (deployed, alive, replayed),

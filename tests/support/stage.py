@@ -185,6 +185,17 @@ class Stage:
         with self.shop.registry() as connection:
             return rewinds.find(connection, rewind_id), rewinds.steps_of(connection, rewind_id)
 
+    def handed_off(self, rewind_id: str) -> None:
+        """Wait until a rewind has its handoff: what is produced from then on, both of its jobs answer."""
+
+        def fixed() -> bool:
+            found, _ = self.rewind(rewind_id)
+            with self.shop.registry() as connection:
+                job = None if found is None else generations.find(connection, found.job_id)
+            return job is not None and job.handoff is not None
+
+        wait_for("the handoff", fixed, RUN_SECONDS)
+
     def starts(self, owner: str) -> int:
         with self.shop.registry() as connection:
             found = streams.read(connection, owner)

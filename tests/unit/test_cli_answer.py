@@ -57,7 +57,7 @@ def test_a_fail_asks_for_a_reason_and_then_once_more(stage, monkeypatch, capsys)
     assert airflow.answers[0][4] == {"reason": "the old rates were wrong"}
     assert recorded(airflow).reason == "the old rates were wrong"
     asked = capsys.readouterr().out
-    assert "Why? A failed verdict is answered with a reason: " in asked
+    assert "Why? Such a verdict is answered with a reason: " in asked
     assert "Let visits_converter-g3 take the place of visits_converter-g2? [y/N] " in asked
 
 

@@ -38,6 +38,7 @@ def test_every_field_reaches_the_request():
         "replay_from": " 2025-09-04T07:00:00Z ",
         "on_difference": "roll_back",
         "compare_every": "PT5M",
+        "compare": "rows",
         "dry_run": False,
         "apply_plan": "0123456789ab",
     }
@@ -92,6 +93,7 @@ BAD = [
     *[(name, value) for name in ("same_code", "auto_approve", "dry_run") for value in ("yes", 1, None)],
     *[("repair_into", value) for value in ("", "both", None)],
     *[("on_difference", value) for value in ("", "abort", None)],
+    *[("compare", value) for value in ("", "some", True, None)],
     *[("compare_every", value) for value in ("", "5m", "PT29S", 300)],
     *[("reason", value) for value in ("", "\n", 5, "x" * 2_001)],
     *[("accept_gaps", value) for value in ("", [], {}, "x" * 10_001)],

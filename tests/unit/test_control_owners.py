@@ -368,7 +368,7 @@ def older(settings):
         values = {"wish": streams.RUN, "starts": 0, "failures": 0, "kind": streams.MIRROR}
         connection.execute(insert(schema.streams).values(owner="mirror-x-g1", **values))
         schema.owners.drop(connection)
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0008'")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0010'")
 
 
 def test_a_registry_with_names_of_several_owners_migrates_and_tells_them(settings, monkeypatch, caplog):

@@ -322,6 +322,17 @@ def test_a_crash_loop_is_quarantined_until_it_is_wished_to_run(settings, driver)
     assert supervise.look(settings, OWNER).state == supervise.STARTING
 
 
+def test_what_no_further_start_can_heal_is_set_aside_at_once(settings, driver):
+    driver.source = "import sys; print('ERROR [g1] QuarantineError: out-g1: DELETE at version 3'); sys.exit(71)"
+    supervise.look(settings, OWNER)
+    wait_dead(pid(settings))
+    seen = supervise.look(settings, OWNER)
+    assert (seen.state, "out-g1: DELETE at version 3" in seen.message) == (supervise.QUARANTINED, True)
+    assert (stream(settings).failures, len(driver.started)) == (1, 1)
+    wish(settings, streams.RUN)
+    assert supervise.look(settings, OWNER).state == supervise.STARTING
+
+
 def test_the_last_words_are_an_error_from_its_first_line_on(settings, driver):
     driver.source = "print('INFO'); print('ERROR of before'); print('12:00 ERROR [g1] torn'); print('plan\\n' * 90)"
     supervise.look(settings, OWNER)

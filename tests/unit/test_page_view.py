@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rewind.control import database, evidence, generations, rewind_rows, rewinds, schema, status, throughput
+from rewind.control import database, evidence, generations, rewind_rows, rewinds, schema, status, streams, throughput
 from rewind.control.lag_history import BATCHES, POINTS, lag_history
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
@@ -43,6 +43,10 @@ def of_rewind(settings, found):
 
 
 DEAD = f"the driver of {LIVE} is dead: no failure is known"
+PAUSED = (
+    "the DAG stream_visits is paused, so nobody starts the driver when it ends: switch it on in Airflow's list of "
+    "DAGs, or run `airflow dags unpause stream_visits`"
+)
 ANSWERS = {
     "nothing deployed": ("nothing is deployed", None, None, []),
     "deployed": (DEAD, None, None, []),
@@ -77,6 +81,13 @@ ANSWERS = {
         "the verdict is an error (nothing was compared): mend the cause and clear validate",
         ["reject", "abort"],
     ),
+    "nothing compared": (
+        DEAD,
+        "approve",
+        "verdict none (nothing was compared): answer its approve task in Airflow",
+        ["approve", "reject", "abort"],
+    ),
+    "paused DAG": (f"the driver of {LIVE} is dead: {PAUSED}", None, None, []),
     "failed step": (
         DEAD,
         "backfill",
@@ -144,7 +155,10 @@ def test_what_the_actions_say_and_ask(settings, in_state):
         (
             "Approve",
             "reason needed",
-            "visits-g2 becomes live instead of visits-g1, which stands by for 3600 s. Readers go to visits_out-g2.",
+            (
+                "visits-g2 becomes live instead of visits-g1, which has no driver (dead): it does not stand by, and a "
+                "rollback is refused until it runs. Readers go to visits_out-g2."
+            ),
         ),
         ("Reject", "reason", "The rewind is aborted and visits-g2 deleted. Live is untouched."),
         (
@@ -153,6 +167,35 @@ def test_what_the_actions_say_and_ask(settings, in_state):
             "visits-g2 is stopped and all that this rewind made is deleted. Live is untouched.",
         ),
     ]
+
+
+def test_a_standby_with_a_driver_stands_by(settings, in_state):
+    in_state("failed verdict")
+    with database.transaction(settings.registry_url) as connection:
+        page_states.alive(connection)
+    (approve, *_) = of_rewind(settings, status.read(settings, Ends()))["offers"]
+    assert approve["consequence"] == (
+        "visits-g2 becomes live instead of visits-g1, which stands by for 3600 s. Readers go to visits_out-g2."
+    )
+
+
+def test_what_compared_nothing_says_so_wherever_its_verdict_stands(settings, in_state):
+    found = in_state("nothing compared")
+    body = of_rewind(settings, found)
+    assert (body["verdict"]["verdict"], body["verdict"]["counts"]) == ("none", {"rows": 0})
+    (approve, *_) = body["offers"]
+    assert (approve["asks"], approve["consequence"][:21]) == ("reason needed", "Nothing was compared.")
+    (line,) = history.history(settings, found)["rewinds"]
+    assert (line["verdict"], line["told"]) == ("none", "nothing was compared")
+
+
+def test_a_paused_dag_stands_in_the_note_of_its_job(settings, in_state):
+    (card,) = overview.overview(in_state("paused DAG"))["pipelines"]
+    assert card["live"]["note"] == PAUSED
+    with database.transaction(settings.registry_url) as connection:
+        streams.wish(connection, LIVE, streams.GENERATION, streams.DRAIN)
+    (card,) = overview.overview(status.read(settings, Ends()))["pipelines"]
+    assert card["live"]["note"] == "", "it is not to run"
 
 
 def test_a_paused_backfill_offers_to_go_on(settings, in_state):

@@ -67,7 +67,7 @@ def test_an_abort_leaves_alone_what_another_rewind_made_under_the_name(settings)
 @pytest.mark.parametrize(
     ("action", "reason", "problem"),
     [
-        (offers.APPROVE, " ", "reason: is empty. A failed verdict needs one"),
+        (offers.APPROVE, " ", "reason: is empty. This verdict needs one"),
         (offers.ABORT, "why", "action: abort is not possible for rw-1 now. Look at the page again"),
         (offers.APPROVE, "why", ""),
     ],

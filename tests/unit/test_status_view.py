@@ -379,6 +379,7 @@ def judged(connection, verdict, reason="", counts=None):
     [
         ("pass", "verdict pass: answer its approve task in Airflow"),
         ("fail", "verdict fail: answer its approve task in Airflow"),
+        ("none", "verdict none (nothing was compared): answer its approve task in Airflow"),
         ("error", "the verdict is an error (no answer): mend the cause and clear validate"),
     ],
 )
@@ -388,6 +389,13 @@ def test_a_verdict_waits_for_a_person(settings, registry, verdict, waits):
     judged(registry, verdict, "no answer")
     found = only_rewind(settings, registry)
     assert (found.verdict.verdict, found.waits, found.approval) == (verdict, waits, None)
+
+
+def test_nothing_compared_needs_a_person_whatever_was_asked(settings, registry):
+    deployed(registry)
+    rewound(registry, auto_approve=True)
+    judged(registry, "none")
+    assert only_rewind(settings, registry).waits.startswith("verdict none (nothing was compared)")
 
 
 def test_a_pass_that_needs_no_person_does_not_wait(settings, registry):

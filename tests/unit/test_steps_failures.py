@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from rewind.core.errors import IntegrityError, RefusedError, RetryError
+from rewind.core.errors import IntegrityError, QuarantineError, RefusedError, RetryError
 from rewind.steps.failures import typed
 
 AWAY = "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic out not present"
@@ -73,3 +73,9 @@ def test_a_full_disk_of_python():
 )
 def test_all_else_stays(error):
     assert typed(error) is error
+
+
+def test_what_a_batch_set_aside_stays_so_after_the_jvm():
+    raised = "rewind.core.errors.QuarantineError: out-g1: DELETE at version 3"
+    found = typed(PySparkException(f"terminated\n  File x, _delta_log\n{raised}\n\tat py4j"))
+    assert (type(found), str(found)) == (QuarantineError, "out-g1: DELETE at version 3")

@@ -1,18 +1,21 @@
-"""The Delta commit log of a mirror, read as the small JSON files it is.
+"""The Delta commit log of a table, read as the small JSON files it is.
 
-Delta protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md, actions `txn`, `add`, `commitInfo`.
+Delta protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md, actions `txn`, `add`, `remove`, `metaData`,
+`commitInfo`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from rewind.adapters import files
+from rewind.core.errors import IntegrityError
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,13 @@ class LogEntry:
         removed: Files it took away.
         bytes: Bytes of those it added.
         timestamp: When it was made, in milliseconds since 1970.
+        operation: What Delta calls it.
+        parameters: Of the operation.
+        metrics: Of the operation, as texts.
+        by: Who made it: the user, or the engine where no user is told.
+        put: Files it added with other rows than there were.
+        took: Files it took away with their rows.
+        table: Delta's id of the table and its columns, where the commit states them.
     """
 
     version: int
@@ -38,6 +48,13 @@ class LogEntry:
     removed: int
     bytes: int
     timestamp: int
+    operation: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    by: str = ""
+    put: int = 0
+    took: int = 0
+    table: tuple[str, tuple[str, ...]] | None = None
 
 
 def versions(spark: SparkSession, path: str, after: int) -> list[int]:
@@ -53,23 +70,59 @@ def entry(spark: SparkSession, path: str, version: int) -> LogEntry:
     Raises:
         FileNotFoundError: The log no longer holds it by itself.
     """
-    text = files.read_text(spark, f"{path}/_delta_log/{version:020d}.json")
+    text = read(spark, path, version)
     if text is None:
         raise FileNotFoundError(f"{path}: version {version}")
-    actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return parsed(version, text)
+
+
+def read(spark: SparkSession, path: str, version: int) -> str | None:
+    """Return the file of one commit, or None when the log does not hold it by itself.
+
+    Raises:
+        IntegrityError: It is no text.
+    """
+    try:
+        return files.read_text(spark, f"{path}/_delta_log/{version:020d}.json")
+    except UnicodeDecodeError as error:
+        raise _torn(version, error) from error
+
+
+def parsed(version: int, text: str) -> LogEntry:
+    """Return the commit that a file of the log tells of.
+
+    Raises:
+        IntegrityError: It is torn.
+    """
+    try:
+        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise _torn(version, error) from error
     info = _one(actions, "commitInfo") or {}
     txn = _one(actions, "txn")
     added = [action["add"] for action in actions if "add" in action]
+    removed = [action["remove"] for action in actions if "remove" in action]
     return LogEntry(
         version=version,
         transaction=(txn["appId"], txn["version"]) if txn else None,
         metadata=info.get("userMetadata", ""),
         counts=_counts(added),
         files=tuple(unquote(add["path"]) for add in added),
-        removed=sum("remove" in action for action in actions),
+        removed=len(removed),
         bytes=sum(add["size"] for add in added),
         timestamp=info.get("timestamp", 0),
+        operation=info.get("operation", ""),
+        parameters=info.get("operationParameters") or {},
+        metrics=info.get("operationMetrics") or {},
+        by=info.get("userName") or info.get("userId") or info.get("engineInfo", "somebody"),
+        put=sum(add["dataChange"] for add in added),
+        took=sum(remove["dataChange"] for remove in removed),
+        table=_table(_one(actions, "metaData")),
     )
+
+
+def _torn(version: int, error: ValueError) -> IntegrityError:
+    return IntegrityError(f"version {version} of a table's log is torn or changed ({error}): restore it from a backup")
 
 
 def _one(actions: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
@@ -84,3 +137,10 @@ def _counts(added: list[dict[str, Any]]) -> dict[int, int]:
             partition = statistics["minValues"]["partition"]
             counts[partition] = counts.get(partition, 0) + statistics["numRecords"]
     return counts
+
+
+def _table(metadata: Mapping[str, Any] | None) -> tuple[str, tuple[str, ...]] | None:
+    if metadata is None:
+        return None
+    fields = json.loads(metadata.get("schemaString") or '{"fields":[]}')["fields"]
+    return metadata["id"], tuple(field["name"] for field in fields)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from rewind.adapters import mirror
-from rewind.control import mirror_log
+from rewind.adapters import mirror, table_watch
+from rewind.adapters.table_watch import Watch
+from rewind.control import mirror_changes, mirror_log
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
+from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange, Vector
 from rewind.core.settings import Settings
@@ -30,9 +33,16 @@ class Mirror:
         self._transactional = transactional
 
     def state(self, topic: str) -> MirrorState | None:
-        """Return what the mirror of the topic holds, or None when there is none."""
+        """Return what the mirror of the topic holds, or None when there is none.
+
+        Raises:
+            QuarantineError: Its table is another than the one that was mirrored into.
+        """
         found = Broker(self._settings).topic(topic)
-        return None if found is None else read_state(self._settings, found, self._transactional)
+        if found is None:
+            return None
+        watch(self._settings, topic).look(self._spark)
+        return read_state(self._settings, found, self._transactional)
 
     def offsets_at(self, topic: str, instant: datetime) -> Vector:
         """Return per partition the first mirrored offset at or after the instant; absent when there is none.
@@ -58,9 +68,20 @@ class Mirror:
         return mirror.undeclared(self._spark, path, state.version, newest, topic_id=state.topic_id, declared=declared)
 
 
+def watch(settings: Settings, topic: str) -> Watch:
+    """Return the watch of the table of a topic's mirror."""
+    return table_watch.of_mirror(settings, names.mirror_owner(topic), mirror.table_path(settings, topic))
+
+
 def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorState | None:
-    """Return what the mirror of a topic holds, from its commit records."""
+    """Return what the mirror of a topic holds, from its commit records and from what others were seen to do to it."""
     with transaction(settings.registry_url) as connection:
         commits = mirror_log.commits(connection, topic.name, topic.id)
         deleted = mirror_log.deletions(connection, topic.name, topic.id)
-    return mirror_log.state(commits, deleted, topic, transactional)
+        changes = mirror_changes.recorded(connection, topic.name)
+    found = mirror_log.state(commits, deleted, topic, transactional)
+    if found is None or not changes:
+        return found
+    newest = max(found.version, changes[-1].version)
+    void = mirror_log.void(commits, deleted, changes, newest)
+    return replace(found, void=void, changed=mirror_changes.said(changes, newest)) if void else found

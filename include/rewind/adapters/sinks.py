@@ -7,7 +7,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewind.adapters import delta_output, kafka
+from rewind.adapters import delta_output, kafka, table_watch
 from rewind.adapters.delta_output import Write
 from rewind.control import tables
 from rewind.control.broker import Broker
@@ -61,9 +61,16 @@ class DeltaSink:
         self._generation = generation
         self._rows = str(tables.path(settings, generation.output_topic))
         self._dead = str(tables.path(settings, generation.dead_letter_topic))
+        self._watches = [table_watch.of_output(settings, generation, name) for name in both]
 
     def write(self, rows: DataFrame, made: Write) -> None:
-        """Write results and dead letters, a commit each; tried again, each lands once."""
+        """Write results and dead letters, a commit each; tried again, each lands once.
+
+        Raises:
+            QuarantineError: Somebody restored, emptied or rewrote a table: its write ids tell nothing any more.
+        """
+        for watch in self._watches:
+            watch.check(rows.sparkSession)
         mine = F.col("topic") == self._generation.output_topic
         delta_output.write(rows.where(mine), self._rows, made)
         with side_effect("sink.dead_letters"):

@@ -14,7 +14,6 @@ from rewind.cli import context, output, render
 from rewind.control import requests, rewinds, verdicts
 from rewind.control.snapshot import snapshot
 from rewind.control.verdicts import Approval, Verdict
-from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.plan import Plan
 
@@ -30,7 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     approve.add_argument("rewind", help="id of the rewind, as `status` shows it")
     approve.add_argument("--reject", action="store_true", help="say no: the rewind is aborted, live is untouched")
-    approve.add_argument("--reason", default="", help="why; a failed verdict is not answered without it")
+    approve.add_argument("--reason", default="", help="why; one that failed or compared nothing needs it")
     approve.add_argument("--yes", action="store_true", help="do not ask again")
     approve.set_defaults(func=_approve)
 
@@ -44,8 +43,8 @@ def _approve(arguments: argparse.Namespace) -> int:
     reason = arguments.reason or _reason(console, verdict)
     if not arguments.reject:
         verdicts.check_approvable(verdict, getpass.getuser(), reason)
-    elif verdict.verdict == lifecycle.FAIL and not reason:
-        raise RefusedError("reason", "is empty, and the form of a failed verdict asks for one", "Say why not")
+    elif verdicts.needs_reason(verdict) and not reason:
+        raise RefusedError("reason", "is empty, and the form of this verdict asks for one", "Say why not")
     _confirm(console, arguments, plan)
     given = _answered(url, rewind_id, f"rewind_{plan.request.pipeline}", arguments.reject, reason)
     output.tell(arguments, {"rewind_id": rewind_id, **vars(given)}, [f"{rewind_id}: {given.answer} by {given.person}"])
@@ -64,9 +63,9 @@ def _asked(url: str, rewind_id: str) -> tuple[Plan, Verdict]:
 
 
 def _reason(console: Console, verdict: Verdict) -> str:
-    if verdict.verdict != lifecycle.FAIL or not sys.stdin.isatty():
+    if not verdicts.needs_reason(verdict) or not sys.stdin.isatty():
         return ""
-    return console.input("Why? A failed verdict is answered with a reason: ").strip()
+    return console.input("Why? Such a verdict is answered with a reason: ").strip()
 
 
 def _confirm(console: Console, arguments: argparse.Namespace, plan: Plan) -> None:

@@ -116,6 +116,8 @@ def mirrors_table(mirrors: Iterable[Mirror]) -> Table:
         table.add_row(m.topic, _driver(m.driver), *numbers, proof(m.proof))
         for line in m.proof.told[1:] if m.proof else ():
             table.add_row("", Text(line, style="red"))
+        if m.driver.paused:
+            table.add_row("", Text(m.driver.paused, style="yellow"))
     return table
 
 
@@ -132,9 +134,7 @@ def rewind_parts(rewind: RewindView) -> list[RenderableType]:
         head.append(f"  ({rewind.reason})")
     parts: list[RenderableType] = [head]
     if rewind.verdict is not None:
-        parts.append(
-            Text.assemble("    verdict ", coloured(rewind.verdict.verdict), f"  {counts(rewind.verdict.counts)}")
-        )
+        parts.append(Text.assemble("    verdict ", coloured(rewind.verdict.verdict), f"  {came_out(rewind.verdict)}"))
     if rewind.observed is not None:
         parts.append(Text(f"    {rewind.observed.told()}", style="red" if rewind.observed.differences else ""))
     if rewind.state == lifecycle.ACTIVE:
@@ -172,7 +172,17 @@ def verdict_parts(plan: Plan, verdict: Verdict) -> list[RenderableType]:
         table.add_row(name, count(number))
     head = Text.assemble("verdict ", coloured(verdict.verdict), f"  {verdict.reason}")
     what = f"{plan.job_id} against {plan.live_job_id}, from {position(verdict.floor)} up to {position(verdict.ceiling)}"
+    if verdict.verdict == lifecycle.UNCOMPARED:
+        return [head]
     return [head, Text(what), table, *(Text(f"differs {row}") for row in verdict.sample[:SAMPLE])]
+
+
+def came_out(verdict: Verdict) -> str:
+    """Return on one line what a verdict found, and of one without an answer why it has none."""
+    if verdict.verdict == lifecycle.UNCOMPARED:
+        return verdict.reason
+    why = verdict.reason if verdict.verdict == lifecycle.ERROR else ""
+    return "; ".join(filter(None, (counts(verdict.counts), why)))
 
 
 def counts(found: Mapping[str, int]) -> str:

@@ -33,6 +33,7 @@ HELP = {
     "observe": "how long the switched pipeline is watched",
     "on_difference": "what is done when differences appear meanwhile",
     "compare_every": "pause between two comparisons meanwhile; by default pauses that grow",
+    "compare": "rows, or none where live is dead: needs --reason, and a person approves",
     "grace": "how long the old generation is kept for a rollback",
     "repair_into": "where a repair's rows go",
     "apply_plan": "id of the plan to carry out, as `plan` told it",

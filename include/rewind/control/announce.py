@@ -16,7 +16,8 @@ from sqlalchemy import Connection, func, insert, select, update
 from rewind.control import generations, progress, schema
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
-from rewind.core import sharing, times
+from rewind.control.verdicts import Verdict
+from rewind.core import comparing, lifecycle, sharing, times
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
@@ -41,7 +42,14 @@ class Announcer(Protocol):
         """Send one record and wait until it is stored."""
 
 
-def prepare(connection: Connection, pipeline: str, epoch: int, old_job: str | None, new_job: str) -> None:
+def prepare(
+    connection: Connection,
+    pipeline: str,
+    epoch: int,
+    old_job: str | None,
+    new_job: str,
+    verdict: Verdict | None = None,
+) -> None:
     """Store what is to be announced of a switch; harmless when it is stored already.
 
     Args:
@@ -50,6 +58,7 @@ def prepare(connection: Connection, pipeline: str, epoch: int, old_job: str | No
         epoch: The pointer's new epoch.
         old_job: The job that was live; None for a first generation.
         new_job: The job that is live now.
+        verdict: What the switch rests on; readers are told where it compared nothing.
     """
     if body(connection, pipeline, epoch) is not None:
         return
@@ -61,6 +70,8 @@ def prepare(connection: Connection, pipeline: str, epoch: int, old_job: str | No
         "announced_at": times.format_instant(now().replace(tzinfo=UTC)),
         "jobs": {job: _job(connection, generations.read(connection, job)) for job in (old_job, new_job) if job},
     }
+    if verdict is not None and verdict.verdict == lifecycle.UNCOMPARED:
+        made[comparing.FIELD] = verdict.reason
     connection.execute(insert(_table).values(pipeline=pipeline, epoch=epoch, body=made))
 
 

@@ -39,6 +39,7 @@ def about(rewind_id: str, plan: Plan) -> dict[str, Any]:
         "topic": plan.topic,
         "output": plan.output_topic,
         "why": plan.request.reason,
+        "compare": plan.request.compare,
     }
 
 

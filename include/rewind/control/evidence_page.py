@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rewind.control.verdicts import Approval
+from rewind.core import lifecycle
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -67,6 +68,7 @@ def page(body: Mapping[str, Any], approval: Approval | None) -> str:
         about=body.get("about") or {},
         approval=approval,
         bars=bars(counts),
+        uncompared=lifecycle.UNCOMPARED,
         ranges=_ranges(body),
         fields=body.get("fields") or {},
         samples=[_sample(row) for row in body.get("sample") or ()],
@@ -173,7 +175,8 @@ body { background: var(--page); color: var(--text); font: 15px/1.5 system-ui, "D
   max-width: 70rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin: 1.75rem 0 .5rem; }
 h1, h2, p, dd { overflow-wrap: anywhere; } td, th { overflow-wrap: break-word; max-width: 32rem; }
-.pass, .consistent { color: var(--good); } .fail, .drifted, .bad { color: var(--bad); } .error { color: var(--warn); }
+.pass, .consistent { color: var(--good); } .fail, .drifted, .bad { color: var(--bad); }
+.error, .none { color: var(--warn); }
 .quiet, caption, thead th { color: var(--quiet); font-size: .85rem; font-weight: 400; text-align: left; }
 table { border-collapse: collapse; margin: .25rem 0 1rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
@@ -228,6 +231,9 @@ TEMPLATE = (
 </tbody>
 </table></div>
 {% endif %}
+{% if body.verdict == uncompared %}
+<h2>Nothing was compared</h2>
+{% else %}
 <h2>What came out</h2>
 <table>
 <caption>Rows by class; red ones are differences</caption>
@@ -239,6 +245,7 @@ TEMPLATE = (
 {% endfor %}
 </tbody>
 </table>
+{% endif %}
 {% for kind, found in fields.items() if found %}
 <table>
 <caption>Fields that differ in rows of the class {{ kind }}</caption>

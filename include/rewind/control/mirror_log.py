@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Row, func, insert, select
 
 from rewind.control import schema
 from rewind.control.database import now
-from rewind.core.offsets import OffsetRange, Ranges, merged
+from rewind.core.offsets import OffsetRange, Ranges, merged, without
+from rewind.core.table_changes import CHANGED, RESTORED, Change, fallen, holds
 from rewind.core.world import MirrorState, Topic
 
 _table = schema.mirror_commits
@@ -129,6 +130,40 @@ def state(
         records=sum(n for c in known for n in c.counts.values()),
         bytes=sum(c.bytes for c in known),
     )
+
+
+def void(
+    made: Iterable[Commit], deleted: Mapping[int, list[OffsetRange]], changes: Sequence[Change], version: int
+) -> dict[int, list[OffsetRange]]:
+    """Return the offsets that a mirror can no longer be believed to hold, though commits of it read them.
+
+    Others restored the table to before these commits, or rewrote it. Where rows were only deleted, counts and proofs
+    see exactly what is gone, so that this is not asked. What a later commit read again stands.
+
+    Args:
+        made: The commits of one topic id.
+        deleted: Offsets that were deleted on purpose.
+        changes: What others did to the table.
+        version: The version that is read.
+    """
+    spans = fallen(changes, version, (RESTORED, CHANGED))
+    if not spans:
+        return {}
+    read: dict[bool, dict[int, list[OffsetRange]]] = {True: {}, False: {}}
+    for commit in made:
+        if commit.version <= version:
+            for p, part in commit.ranges.items():
+                read[holds(spans, commit.version)].setdefault(p, []).append(part)
+    lost = {p: without(merged(parts), merged(read[False].get(p, []))) for p, parts in read[True].items()}
+    found = {p: without(parts, deleted.get(p, [])) for p, parts in lost.items()}
+    return {p: parts for p, parts in found.items() if parts}
+
+
+def deleted_offsets(connection: Connection, topic: str) -> int:
+    """Return how many offsets of a mirror were deleted on purpose, of all ids of its topic."""
+    table = schema.mirror_deletions
+    query = select(func.sum(table.c.end - table.c.start)).where(table.c.topic == topic)
+    return int(connection.execute(query).scalar() or 0)
 
 
 def newest_version(connection: Connection, topic: str) -> int:

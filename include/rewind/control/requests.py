@@ -8,7 +8,7 @@ from typing import Any
 
 from rewind.control import json_schema
 from rewind.control.pipeline_schema import OVERRIDES
-from rewind.core import asked, observing, times
+from rewind.core import asked, comparing, observing, times
 from rewind.core.errors import RefusedError
 from rewind.core.nearest import meant
 from rewind.core.nights import LEAST_SHARE
@@ -71,6 +71,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     **MOVES,
     "on_difference": {"type": "string", "enum": [observing.TELL, observing.ROLL_BACK], "default": observing.TELL},
     "compare_every": {**DAYS, "type": ["string", "null"], "pattern": f"^({times.DURATION})?$", "default": None},
+    "compare": {"type": "string", "enum": [comparing.ROWS, comparing.NONE], "default": comparing.ROWS},
     "dry_run": DRY_RUN,
     "apply_plan": {
         "type": ["string", "null"],
@@ -222,6 +223,7 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         raise RefusedError("grace", "is shorter than observe", "The old job must outlive the watch over the new one")
     if values["consumer_groups"] and values["to"]:
         raise RefusedError("consumer_groups", "are given with a repair", "Leave them out: a repair moves no pointer")
+    comparing.check(values["compare"], values["reason"] or "", values["on_difference"])
     return Request(
         pipeline=pipeline,
         start=values["from"].strip(),
@@ -239,4 +241,5 @@ def parse(pipeline: str, parameters: Mapping[str, Any]) -> Request:
         replay_from=values["replay_from"].strip(),
         on_difference=values["on_difference"],
         compare_every_seconds=_pause(values["compare_every"]),
+        compare=values["compare"],
     )

@@ -177,6 +177,7 @@ streams = Table(
     Column("quarantined_at", DateTime),
     Column("launched", JSON(none_as_null=True)),
     Column("launched_at", DateTime),
+    Column("paused_dag", String(249)),
 )
 
 leases = Table(
@@ -283,6 +284,32 @@ mirror_proofs = Table(
     Column("told", JSON, nullable=False),
     Column("asked_by", String(64), nullable=False),
     Column("at", DateTime, nullable=False),
+)
+
+table_sights = Table(
+    "table_sights",
+    metadata,
+    Column("name", String(300), primary_key=True),
+    Column("table_id", String(64), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("mark", String(64), nullable=False),
+    Column("delta_id", String(64), nullable=False),
+    Column("columns", JSON, nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
+table_changes = Table(
+    "table_changes",
+    metadata,
+    Column("name", String(300), primary_key=True),
+    Column("table_id", String(64), primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("restored", BigInteger),
+    Column("rows", BigInteger),
 )
 
 nights = Table(

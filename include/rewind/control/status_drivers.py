@@ -16,6 +16,8 @@ from rewind.core import lifecycle
 
 ENDED = (lifecycle.RETIRED, lifecycle.ABORTED, lifecycle.COLLECTED)
 """States of a job whose stream must not run."""
+DRIVEN = ("alive", "draining", "starting", "elsewhere")
+"""States of a driver that is there, or may be."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Driver:
         failures: Failures since the last healthy hour.
         last_failure: How the last one ended.
         next_start_at: No start before this instant, UTC.
+        paused: That the DAG which supervises it is paused, and how that ends; empty when it is not.
     """
 
     state: str
@@ -39,6 +42,11 @@ class Driver:
     failures: int = 0
     last_failure: str | None = None
     next_start_at: datetime | None = None
+    paused: str = ""
+
+    def why(self, unknown: str) -> str:
+        """Return why it does not run: its DAG, its last failure, or what is said where neither is known."""
+        return self.paused or self.last_failure or unknown
 
 
 class Drivers:
@@ -58,7 +66,8 @@ class Drivers:
 def _driver(stream: Stream | None, lease: Lease | None, state: str, now: datetime) -> Driver:
     seen = Driver("none", token=0 if lease is None else lease.token)
     if stream is not None:
-        seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure)
+        paused = streams.paused(stream.paused_dag) if stream.paused_dag and stream.wish == streams.RUN else ""
+        seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure, paused=paused)
     holder = None if lease is None else lease.holder
     if holder is not None and leases.alive(holder):
         return _held(seen, holder, stream, state)

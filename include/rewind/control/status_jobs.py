@@ -46,7 +46,7 @@ class Job:
         last_batch_at: When its last batch was committed, UTC.
         driver: Its driver.
         grace_until: Until when it is kept for a rollback, UTC.
-        note: What a reader should know besides, such as a recreated topic, or a watermark that stands still.
+        note: What a reader should know besides, such as a recreated topic, a paused DAG, a watermark that stands still.
         watermark: Of a pipeline with state, its watermark; None before the first one.
     """
 
@@ -128,6 +128,7 @@ class Jobs:
         last, watermark = self._newest.get(row.job_id), self._watermarks.get(row.job_id)
         position = {**(handoff or {}), **(last.end if last else {})}
         lag, note = _lag(position, row, ends, source)
+        driver = self._drivers.of(row.job_id, row.state)
         return Job(
             job_id=row.job_id,
             state=row.state,
@@ -141,9 +142,9 @@ class Jobs:
             lag=lag,
             rate=None if last is None else rate(self._counts.get(row.job_id, []), self._now),
             last_batch_at=None if last is None else last.at,
-            driver=self._drivers.of(row.job_id, row.state),
+            driver=driver,
             grace_until=row.grace_until,
-            note="; ".join(filter(None, (note, watermark.told() if watermark else ""))),
+            note="; ".join(filter(None, (note, driver.paused, watermark.told() if watermark else ""))),
             watermark=watermark,
         )
 

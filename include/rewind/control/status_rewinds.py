@@ -15,7 +15,7 @@ from rewind.control.status_backfill import Backfill, backfill_of
 from rewind.control.status_jobs import Job
 from rewind.control.status_steps import DONE, FAILED, RUNNING, Steps, StepView
 from rewind.control.verdicts import Approval, Verdict
-from rewind.core import lifecycle
+from rewind.core import comparing, lifecycle
 from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
 
@@ -149,7 +149,8 @@ def _for_a_person(view: RewindView, _job: Job | None, _now: datetime) -> str:
     if view.verdict.verdict == lifecycle.ERROR:
         return f"the verdict is an error ({view.verdict.reason}): mend the cause and clear validate"
     automatic = view.plan.request.auto_approve and view.verdict.verdict == lifecycle.PASS
-    return "" if automatic else f"verdict {view.verdict.verdict}: answer its approve task in Airflow"
+    nothing = f" ({comparing.NOTHING})" if view.verdict.verdict == lifecycle.UNCOMPARED else ""
+    return "" if automatic else f"verdict {view.verdict.verdict}{nothing}: answer its approve task in Airflow"
 
 
 def _for_the_driver(view: RewindView, job: Job | None, _now: datetime) -> str:
@@ -157,7 +158,7 @@ def _for_the_driver(view: RewindView, job: Job | None, _now: datetime) -> str:
         return ""
     if job.driver.state in ("alive", "starting"):
         return f"{job.job_id} is {'an unknown number' if job.lag is None else job.lag} of offsets behind Kafka"
-    return f"the driver of {job.job_id} is {job.driver.state}: {job.driver.last_failure or 'it has not started'}"
+    return f"the driver of {job.job_id} is {job.driver.state}: {job.driver.why('it has not started')}"
 
 
 def _for_the_observation(view: RewindView, _job: Job | None, now: datetime) -> str:

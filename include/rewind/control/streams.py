@@ -38,6 +38,7 @@ class Stream:
         quarantined_at: Since when it is set aside, UTC; None when it is not.
         launched: The spark-submit that was started last (`pid`, `started`), until its end has been seen.
         launched_at: When it was started, UTC.
+        paused_dag: The DAG that supervises it, while somebody has paused that; None when it is not.
     """
 
     owner: str
@@ -50,6 +51,7 @@ class Stream:
     quarantined_at: datetime | None
     launched: dict[str, int] | None
     launched_at: datetime | None
+    paused_dag: str | None = None
 
 
 def read(connection: Connection, owner: str) -> Stream | None:
@@ -124,6 +126,25 @@ def count_failure(connection: Connection, owner: str, how: str) -> Stream:
 def count_absence(connection: Connection, owner: str, how: str) -> Stream:
     """Record that a driver ended because the world was away: a pause, and nothing towards a quarantine."""
     values = {"last_failure": how, "next_start_at": now() + AWAY_PAUSE, "launched": None}
+    connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
+    return needed(connection, owner)
+
+
+def note_pause(connection: Connection, owner: str, dag_id: str | None) -> None:
+    """Record that the DAG which supervises a stream is paused, or with None that it is not."""
+    connection.execute(update(_table).where(_table.c.owner == owner).values(paused_dag=dag_id))
+
+
+def paused(dag_id: str) -> str:
+    """Return what a paused DAG means for its streams, and how that ends."""
+    cure = f"switch it on in Airflow's list of DAGs, or run `airflow dags unpause {dag_id}`"
+    return f"the DAG {dag_id} is paused, so nobody starts the driver when it ends: {cure}"
+
+
+def set_aside(connection: Connection, owner: str, how: str) -> Stream:
+    """Record that a driver ended on what no further start can heal: a person has to look first."""
+    found = needed(connection, owner)
+    values = {"failures": found.failures + 1, "last_failure": how, "quarantined_at": now(), "launched": None}
     connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
     return needed(connection, owner)
 

@@ -19,7 +19,7 @@ from rewind.control.leases import Process
 from rewind.control.streams import Stream
 from rewind.core import names
 from rewind.core.crash import side_effect
-from rewind.core.errors import RetryError
+from rewind.core.errors import QuarantineError, RetryError
 from rewind.core.settings import Settings
 
 HEALTHY = timedelta(hours=1)
@@ -259,6 +259,8 @@ def _attached(connection: Connection, stream: Stream, who: str) -> Sighting:
 def _ended(connection: Connection, owner: str, words: str) -> Stream:
     # As `steps.main.run` writes it. An hour without broker would else quarantine every stream.
     away = f" {RetryError.__name__}: " in words
+    if f" {QuarantineError.__name__}: " in words:
+        return streams.set_aside(connection, owner, words)
     return (streams.count_absence if away else streams.count_failure)(connection, owner, words)
 
 

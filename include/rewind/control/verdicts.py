@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, insert, select
 
 from rewind.control import rewinds, schema
 from rewind.control.database import now, vector_from_json, vector_to_json
-from rewind.core import lifecycle
+from rewind.core import comparing, lifecycle
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
 
@@ -23,12 +23,12 @@ class Verdict:
     Attributes:
         attempt: The attempt at `validate` that gave it.
         backfill_attempt: The attempt at `backfill` whose output it judged.
-        verdict: pass, fail or error.
+        verdict: pass, fail, error, or none where an operator chose not to compare.
         floor: First source offset compared, per partition.
         ceiling: Offset after the last one compared, per partition.
         counts: Rows by class.
         sample: Some of the differences.
-        reason: Why it is not a pass; empty for a pass.
+        reason: Why it is not a pass; for a pass what could not be looked at, mostly empty.
         at: When it was given, UTC.
     """
 
@@ -100,7 +100,7 @@ def answer(connection: Connection, rewind_id: str, given: str, person: str, reas
     """Record the answer to the newest verdict; the same answer again is harmless.
 
     Raises:
-        RefusedError: There is no verdict, it is an error, a failed one is approved without a reason, or it has
+        RefusedError: There is no verdict, it is an error, one that needs a reason is approved without, or it has
             another answer already.
     """
     verdict = newest(connection, rewind_id)
@@ -114,7 +114,7 @@ def answer(connection: Connection, rewind_id: str, given: str, person: str, reas
             "answer", f"{rewind_id} has the answer {before.answer} by {before.person}", "Run validate again"
         )
     if before is None:
-        values = {"answer": given, "person": person, "reason": reason, "at": now()}
+        values = {"answer": given, "person": person, "reason": _kept(verdict, given, reason), "at": now()}
         connection.execute(insert(schema.approvals).values(rewind_id=rewind_id, attempt=verdict.attempt, **values))
 
 
@@ -149,17 +149,28 @@ def approved(connection: Connection, rewind_id: str) -> Verdict:
     return verdict
 
 
+def _kept(verdict: Verdict, given: str, reason: str) -> str:
+    """Return the reason as it is kept: of an approval of nothing it says so."""
+    if given != "approve" or verdict.verdict != lifecycle.UNCOMPARED:
+        return reason
+    return f"{comparing.NOTHING}: {reason}"
+
+
+def needs_reason(verdict: Verdict) -> bool:
+    """Return whether a verdict is approved by a person with a reason alone."""
+    return verdict.verdict in (lifecycle.FAIL, lifecycle.UNCOMPARED)
+
+
 def check_approvable(verdict: Verdict, person: str, reason: str) -> None:
     """Check that a verdict may be approved.
 
     Raises:
-        RefusedError: It is an error, or it failed and no person or reason is given.
+        RefusedError: It is an error, or it failed or compared nothing and no person or reason is given.
     """
     if verdict.verdict == lifecycle.ERROR:
         raise RefusedError(
             "answer", f"the verdict is an error ({verdict.reason})", "Mend the cause and run validate again"
         )
-    if verdict.verdict == lifecycle.FAIL and (not person or not reason.strip()):
-        raise RefusedError(
-            "reason", "a failed verdict needs a person and a reason", "Say why it may go live all the same"
-        )
+    if needs_reason(verdict) and (not person or not reason.strip()):
+        what = "a failed verdict" if verdict.verdict == lifecycle.FAIL else f"a verdict of which {comparing.NOTHING}"
+        raise RefusedError("reason", f"{what} needs a person and a reason", "Say why it may go live all the same")

@@ -10,7 +10,7 @@ from operator import index
 
 from rewind.core import asked
 from rewind.core.errors import RefusedError
-from rewind.core.offsets import OffsetRange, Vector, between, merged, missing, told, total
+from rewind.core.offsets import OffsetRange, Ranges, Vector, between, merged, missing, told, total, within
 from rewind.core.plan import RELEASE, REPAIR
 from rewind.core.world import MirrorReader, MirrorState, Topic
 
@@ -126,12 +126,14 @@ def gaps(text: str, kind: str, start: Vector, end: Vector, sight: Sight) -> dict
     """Return the gaps of the mirror within a range, all of which `text` accepts.
 
     Raises:
-        RefusedError: The text cannot be read, or the mirror lacks records that it does not name.
+        RefusedError: The text cannot be read, or the mirror lacks records that it does not name, or can no longer be
+            believed to hold them.
     """
     accepted, mirror = _accepted(text, sight.topic.name), sight.mirror
     if kind == RELEASE or mirror is None:
         return {}
     reach = end if kind == REPAIR else {p: min(end[p], o) for p, o in mirror.end().items()}
+    _refuse_void(mirror, between(start, reach))
     used: dict[int, tuple[OffsetRange, ...]] = {}
     refused: list[str] = []
     for p in sorted(reach):
@@ -144,6 +146,13 @@ def gaps(text: str, kind: str, start: Vector, end: Vector, sight: Sight) -> dict
         cure = "Name them in accept_gaps to go on without these records, or restore the mirror"
         raise RefusedError("accept_gaps", f"the mirror lacks {'; '.join(refused)}", cure)
     return used
+
+
+def _refuse_void(mirror: MirrorState, wanted: Ranges) -> None:
+    parts = [told(p, part) for p in sorted(wanted) for part in within(mirror.void.get(p, ()), [wanted[p]])]
+    if parts:
+        problem = f"the mirror no longer surely holds {'; '.join(parts)}, since its table was changed: {mirror.changed}"
+        raise RefusedError("from", problem, "RESTORE it to the version before, or choose a range without them")
 
 
 def unexplained(mirror: MirrorState, partition: int, wanted: OffsetRange) -> list[OffsetRange]:

@@ -54,7 +54,7 @@ class IntegrityError(RewindError):
 
 
 class QuarantineError(RewindError):
-    """A stream fails again and again; a person has to look before it starts another time."""
+    """A stream fails again and again, or somebody changed its table; a person has to look before it goes on."""
 
     exit_code = 71
 

@@ -38,8 +38,8 @@ ACTIVE, FINISHED, FAILED, ROLLED_BACK = "active", "finished", "failed", "rolled_
 """States of a rewind; an aborted one is `ABORTED`, one whose switch was taken back while it was watched
 `ROLLED_BACK`."""
 
-PASS, FAIL, ERROR = "pass", "fail", "error"
-"""Verdicts. What could not be answered is an error, never a pass."""
+PASS, FAIL, ERROR, UNCOMPARED = "pass", "fail", "error", "none"
+"""Verdicts. What could not be answered is an error, never a pass; `none` is that an operator chose not to compare."""
 
 
 def check_move(job_id: str, old: str, new: str) -> None:

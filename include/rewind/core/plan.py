@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rewind.core import names
+from rewind.core import comparing, names
 from rewind.core.differences import Difference
 from rewind.core.offsets import OffsetRange, Ranges, Vector, to_spark_json, total
 from rewind.core.pipeline import TOMBSTONE
@@ -40,6 +40,7 @@ class Request:
         replay_from: With `replay`, from where on, as the form gives it.
         on_difference: `tell` or `roll_back`: what is done when differences appear while the switch is observed.
         compare_every_seconds: Pause between two comparisons then; 0 for pauses that grow.
+        compare: `rows` or `none`: whether the outputs are compared at all (`core.comparing`).
     """
 
     pipeline: str
@@ -58,6 +59,7 @@ class Request:
     replay_from: str = "earliest"
     on_difference: str = "tell"
     compare_every_seconds: int = 0
+    compare: str = comparing.ROWS
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,8 @@ def explain(plan: Plan) -> list[str]:
     lines += [
         f"  gap      partition {p} [{r.start}, {r.end}) accepted" for p, rs in plan.accepted_gaps.items() for r in rs
     ]
+    if plan.request.compare == comparing.NONE:
+        lines.append(f"  compare  nothing, and a person has to approve; why: {plan.request.reason.strip()}")
     lines += [f"  warning  {warning}" for warning in plan.warnings]
     lines.append(f"Apply it with apply_plan={plan.id} and dry_run off.")
     return lines

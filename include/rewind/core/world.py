@@ -46,6 +46,8 @@ class MirrorState:
         legal_holes: Per partition the holes that a compaction, a transaction or a recorded deletion explains.
         records: Records in all.
         bytes: Bytes of its files as they were added.
+        void: Per partition the offsets within `covered` that others restored away, or rewrote, since.
+        changed: What they did, as text; empty when nothing is void.
     """
 
     version: int
@@ -55,6 +57,8 @@ class MirrorState:
     legal_holes: Mapping[int, Sequence[OffsetRange]]
     records: int
     bytes: int
+    void: Mapping[int, Sequence[OffsetRange]] = field(default_factory=dict)
+    changed: str = ""
 
     def end(self) -> Vector:
         """Return the mirror's committed source position."""

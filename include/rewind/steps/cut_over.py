@@ -25,6 +25,7 @@ from rewind.control import (
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction, vector_from_json, vector_to_json
 from rewind.control.verdicts import Verdict
+from rewind.core import lifecycle
 from rewind.core.consumers import Sides
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
@@ -104,7 +105,8 @@ def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]
         publishing.check_stopped(connection, switch.live, plan.epoch, switch.rewind_id)
         epoch = generations.switch(connection, plan.request.pipeline, plan.live_job_id, plan.job_id, plan.epoch, grace)
         generations.end_older_standbys(connection, plan.request.pipeline, plan.live_job_id)
-        announce.prepare(connection, plan.request.pipeline, epoch, plan.live_job_id, plan.job_id)
+        approved = verdicts.newest(connection, switch.rewind_id)
+        announce.prepare(connection, plan.request.pipeline, epoch, plan.live_job_id, plan.job_id, approved)
         body = {"epoch": epoch, "from": plan.live_job_id, "to": plan.job_id}
         body |= {"recheck": dict(recheck.found.counts), "frontier": observing.to_json(recheck.frontier)}
         body |= {"possibly_repeated": {str(p): [r.start, r.end] for p, r in again.items()}}
@@ -155,7 +157,10 @@ def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> Since:
     if new:
         problem = f"what came since the verdict differs in a new way: {new}"
         raise WorldMovedError("verdict", problem, "Run validate again, and look at it")
-    log.info("rechecked %d rows since the verdict", came.found.counts["rows"])
+    if verdict.verdict == lifecycle.UNCOMPARED:
+        log.warning("%s", verdict.reason)
+    else:
+        log.info("rechecked %d rows since the verdict", came.found.counts["rows"])
     return came
 
 

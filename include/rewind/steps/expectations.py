@@ -24,6 +24,8 @@ from rewind.steps.findings import BAD, Found
 
 SAMPLE = 20
 """Unexpected values that are kept of an expectation."""
+NOT_EXAMINED = "no value was there to be examined"
+"""Why an expectation of rows that are not there, or of a column that is null in all, says nothing."""
 LONGEST = 500
 """Characters of an error that are kept."""
 
@@ -134,7 +136,17 @@ def _answer(of: str, asked: Mapping[str, Any], results: Sequence[Any]) -> Answer
     said = dict(result.result)
     sample = tuple(exact(value) for value in said.pop("partial_unexpected_list", [])[:SAMPLE])
     counted = {key: exact(value) for key, value in said.items() if not isinstance(value, (list, dict))}
+    if not _examined(said):
+        return Answer(of, name, column, None, counted, error=NOT_EXAMINED)
     return Answer(of, name, column, bool(result.success), counted, sample)
+
+
+def _examined(said: Mapping[str, Any]) -> bool:
+    """Return whether there was any value: Great Expectations says that an expectation of none holds."""
+    elements = said.get("element_count")
+    if elements is not None:
+        return bool(elements > (said.get("missing_count") or 0))
+    return "observed_value" not in said or said["observed_value"] not in (None, [], {})
 
 
 def _raised(info: Mapping[str, Any]) -> str | None:

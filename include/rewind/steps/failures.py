@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass
 
-from rewind.core.errors import IntegrityError, RetryError, RewindError
+from rewind.core.errors import IntegrityError, QuarantineError, RetryError, RewindError
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ KINDS = (
     ),
 )
 """Tried in this order: a job that reads files and writes to Kafka names both."""
+SET_ASIDE = re.compile(rf"{re.escape(QuarantineError.__module__)}\.{QuarantineError.__name__}: (.+)")
+"""What a batch raised, after it went through the JVM."""
 
 
 def typed(error: BaseException) -> BaseException:
@@ -83,6 +86,8 @@ def typed(error: BaseException) -> BaseException:
     if isinstance(error, RewindError) or not _foreign(error):
         return error
     text = str(error)
+    if (ours := SET_ASIDE.search(text)) is not None:
+        return QuarantineError(ours[1])
     kind = next((kind for kind in KINDS if any(sign in text for sign in kind.signs)), None)
     return error if kind is None else kind.error(f"{kind.told} ({_gist(text, kind)})")
 

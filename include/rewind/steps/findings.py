@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rewind.core import lifecycle
+from rewind.core.comparing import NOTHING
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import RowRule
 from rewind.transforms import compare
@@ -48,7 +49,7 @@ class Found:
 def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple[str, str]:
     """Return the verdict (pass, fail or error) and why it is not a pass.
 
-    Nothing compared is no pass, unless no record was expected.
+    Nothing compared is an error, never a pass, and so are dead letters alone: nothing of either output was looked at.
 
     Args:
         found: What a comparison counted.
@@ -62,12 +63,26 @@ def judge(found: Found, expected_records: int, late_share: float = 1.0) -> tuple
     late = found.counts.get(compare.LATE, 0)
     if late > late_share * found.counts["rows"]:
         return lifecycle.FAIL, f"{late} {compare.LATE} of {found.counts['rows']}: more than a share of {late_share}"
-    if not found.counts["rows"] and expected_records and found.counts.get(compare.OPEN):
-        told = f"{found.counts[compare.OPEN]} are open, and close when a record of later event time or offset comes"
-        return lifecycle.ERROR, f"nothing can be compared yet: {told}"
-    if not found.counts["rows"] and expected_records:
-        return lifecycle.ERROR, f"nothing was compared, though the plan expected {expected_records} records"
-    return lifecycle.PASS, ""
+    nothing = _nothing(found.counts, expected_records)
+    return (lifecycle.ERROR, nothing) if nothing else (lifecycle.PASS, "")
+
+
+def _nothing(counts: Mapping[str, int], expected_records: int) -> str:
+    """Return why no row was compared; empty when some were."""
+    rows, letters, opened = counts["rows"], counts.get("dead_letters", 0), counts.get(compare.OPEN, 0)
+    # Those that a rule expected were rows on one side, and looked at.
+    compared = rows and not rows == letters == counts.get(compare.EQUAL)
+    if compared:
+        return ""
+    if opened and expected_records:
+        told = f"{opened} are open, and close when a record of later event time or offset comes"
+        return f"nothing can be compared yet: {told}"
+    if rows:
+        return f"{NOTHING} but {letters} dead letters, which are the same on both sides"
+    if expected_records:
+        return f"{NOTHING}, though the plan expected {expected_records} records"
+    beyond = f" ({opened} rows lie beyond)" if opened else ""
+    return f"{NOTHING}: there is no record that both jobs have processed{beyond}"
 
 
 def likely_volatile(found: Found) -> list[str]:

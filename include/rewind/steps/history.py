@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import mirror as table
-from rewind.adapters.mirror_reader import read_state
-from rewind.control import mirror_log
+from rewind.adapters.mirror_reader import read_state, watch
+from rewind.control import mirror_changes, mirror_log
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.core.errors import IntegrityError
-from rewind.core.offsets import OffsetRange, Ranges, merged
+from rewind.core.offsets import OffsetRange, Ranges, merged, told, within
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.transforms import mirror_checks
@@ -31,6 +31,7 @@ class History:
         self._pipeline = pipeline
         self._topic_id = topic_id
         self.path = table.table_path(settings, pipeline.source_topic)
+        self._watch = watch(settings, pipeline.source_topic)
 
     def check(self, version: int) -> None:
         """Check that a version of the mirror can be read to its end.
@@ -47,11 +48,32 @@ class History:
 
         Raises:
             IntegrityError: Records are missing that no legal or accepted hole explains, or stand twice with
-                different bytes.
+                different bytes; or somebody rewrote or restored the table before that version.
+            QuarantineError: The table is another than the one that was mirrored into.
         """
+        self.refuse_void(ranges, version)
         rows = table.read(self._spark, self.path, version).where(table.in_ranges(ranges, self._topic_id))
         found, repeats = self._counted(rows, ranges, accepted)
         return rows.dropDuplicates(["partition", "offset"]) if repeats else rows, found, repeats
+
+    def refuse_void(self, ranges: Ranges, version: int) -> None:
+        """Check that a version can be believed to hold what its commit records say of some offsets.
+
+        Raises:
+            IntegrityError: It cannot.
+            QuarantineError: The table is another than the one that was mirrored into.
+        """
+        topic = self._pipeline.source_topic
+        self._watch.look(self._spark)
+        with transaction(self._settings.registry_url) as connection:
+            void = mirror_changes.void(connection, topic, self._topic_id, self._watch.changes, version)
+        parts = [told(p, part) for p, r in ranges.items() for part in within(void.get(p, ()), [r])]
+        if parts:
+            done = mirror_changes.said(self._watch.changes, version)
+            raise IntegrityError(
+                f"mirror of {topic}: {done}. Version {version} no longer surely holds {'; '.join(parts)}: RESTORE it "
+                "to the version before, abort, and plan anew"
+            )
 
     def _counted(
         self, rows: DataFrame, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]

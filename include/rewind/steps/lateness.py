@@ -17,6 +17,7 @@ from rewind.core.offsets import Vector, between, higher, reached, to_spark_json
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
+from rewind.steps.history import History
 from rewind.steps.logic import empty_records, load_logic
 from rewind.transforms import compare, contract, keyed, lateness, results
 from rewind.transforms.lateness import NEVER_READ, Mark
@@ -118,7 +119,9 @@ def _rows(
     begin = {p: min(job.start.get(p, 0) for job in (live, candidate)) for p in ends}
     version = _mirrored(settings, pipeline, ends)
     rows = table.read(spark, table.table_path(settings, pipeline.source_topic), version)
-    wanted = rows.where(table.in_ranges(between(begin, ends), candidate.topic_id))
+    ranges = between(begin, ends)
+    History(spark, settings, pipeline, candidate.topic_id).refuse_void(ranges, version)
+    wanted = rows.where(table.in_ranges(ranges, candidate.topic_id))
     return wanted.dropDuplicates(["partition", "offset"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rewind.adapters import delta_output, kafka
+from rewind.adapters import delta_output, kafka, table_watch
 from rewind.adapters.delta_output import Write
 from rewind.adapters.session import session
 from rewind.control import generations, rewinds, tables, verdicts
@@ -77,6 +77,9 @@ def _send(settings: Settings, plan: Plan, live: Generation, repair: Generation) 
 def _copy(spark: SparkSession, settings: Settings, repair: Generation, live: Generation) -> int:
     """Append the rows of the staging tables to live's."""
     pairs = ((repair.output_topic, live.output_topic), (repair.dead_letter_topic, live.dead_letter_topic))
+    for staged, target in pairs:
+        table_watch.of_output(settings, repair, staged).check(spark)
+        table_watch.of_output(settings, live, target).check(spark)
     counts = []
     for staged, target in pairs:
         source, into = (str(tables.path(settings, name)) for name in (staged, target))

@@ -13,17 +13,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rewind.adapters import checkpoint, delta_log, kafka
 from rewind.adapters import mirror as table
 from rewind.adapters.delta_log import LogEntry
+from rewind.adapters.mirror_reader import watch
 from rewind.adapters.session import session
-from rewind.control import mirror_log
+from rewind.control import mirror_changes, mirror_log
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.guard import Guard
 from rewind.control.mirror_log import Commit
 from rewind.core import names
 from rewind.core.crash import side_effect
-from rewind.core.errors import IntegrityError, RefusedError
-from rewind.core.offsets import OffsetRange, Ranges, Vector, between
+from rewind.core.errors import IntegrityError, QuarantineError, RefusedError
+from rewind.core.offsets import OffsetRange, Ranges, Vector, between, starts
 from rewind.core.settings import Settings
+from rewind.core.table_changes import CHANGED, RESTORED, fallen, holds
 from rewind.core.world import Topic
 from rewind.steps import maintenance
 from rewind.steps.driver import Driver, Source
@@ -79,17 +81,21 @@ class Writer:
         self.path = table.table_path(settings, topic.name)
         self.checkpoint = table.checkpoint_path(settings, topic.name, topic.id)
         table.create(spark, self.path)
+        self._watch = watch(settings, topic.name)
+        self._checked = 0
 
     def append(self, records: DataFrame, batch: int) -> None:
         """Append one batch; tried again after a crash it lands once.
 
         Raises:
             IntegrityError: Nothing landed, and the table does not hold the batch from before either.
+            QuarantineError: Somebody restored, emptied or rewrote the table, so that it lacks what was read before.
         """
         ranges = between(
             checkpoint.start_offsets(self._spark, self.checkpoint, batch),
             checkpoint.end_offsets(self._spark, self.checkpoint, batch) or {},
         )
+        self._check(starts(ranges))
         body = {"topic_id": self._topic.id, "ranges": {str(p): [r.start, r.end] for p, r in ranges.items()}}
         day = datetime.now(UTC).date().isoformat()
         application = self._application()
@@ -127,13 +133,28 @@ class Writer:
         with side_effect("mirror.record"), transaction(self._settings.registry_url) as connection:
             mirror_log.record(connection, self._topic.name, made)
 
+    def _check(self, start: Vector) -> None:
+        """Check that what was mirrored up to a position can be believed to be there."""
+        self._watch.look(self._spark)
+        changes = self._watch.changes
+        if len(changes) == self._checked:
+            return
+        with transaction(self._settings.registry_url) as connection:
+            problem = mirror_changes.problem(
+                connection, self._topic.name, self._topic.id, changes, self._watch.version, start
+            )
+        if problem:
+            raise QuarantineError(problem)
+        self._checked = len(changes)
+
     def _application(self) -> str:
         return f"mirror-{self._topic.id}-{checkpoint.query_id(self._spark, self.checkpoint)}"
 
     def _holds(self, ranges: Ranges) -> bool:
         with transaction(self._settings.registry_url) as connection:
             commits = mirror_log.commits(connection, self._topic.name, self._topic.id)
-        return any(commit.ranges == ranges for commit in commits)
+        gone = fallen(self._watch.changes, self._watch.version, (RESTORED, CHANGED))
+        return any(commit.ranges == ranges and not holds(gone, commit.version) for commit in commits)
 
 
 def holes_in(

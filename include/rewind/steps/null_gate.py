@@ -15,6 +15,9 @@ from rewind.core import lifecycle
 from rewind.core.world import Generation
 from rewind.transforms import nulls, parsing
 
+NO_VALUES = "a side has no value: its rows are dead letters, tombstones, or not there"
+"""Why no share of nulls was compared."""
+
 
 @dataclass(frozen=True)
 class Share:

@@ -16,9 +16,11 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import staged as staging
+from rewind.adapters import table_watch
 from rewind.adapters.shared_table import SharedTable
 from rewind.adapters.shared_topic import SharedTopic
 from rewind.adapters.staged import Staged
+from rewind.adapters.table_watch import Watch
 from rewind.control import manifest, publications, shared_outputs, tables
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
@@ -29,7 +31,7 @@ from rewind.core import coordinates
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import Vector
-from rewind.core.pipeline import DELTA, TOMBSTONE, Pipeline
+from rewind.core.pipeline import DELTA, TOMBSTONE, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 from rewind.steps import failures
@@ -69,6 +71,7 @@ class Publisher:
         self._pipeline = pipeline
         self._guard = guard
         self._target = _target(spark, settings, generation)
+        self._watches = _watches(settings, generation)
 
     def publish(self, through: int) -> None:
         """Publish all that the job has committed and not published; nothing while it is not live, or has to stop.
@@ -78,6 +81,7 @@ class Publisher:
 
         Raises:
             LeaseLostError: A newer token was handed out.
+            QuarantineError: Somebody restored, emptied or rewrote the job's table or the shared one.
         """
         try:
             self._publish(through)
@@ -94,6 +98,8 @@ class Publisher:
             begun = publications.begin(connection, self._generation.pipeline, job, token, through)
         if begun is None:
             return
+        for watch in self._watches:
+            watch.check(self._spark)
         made = staging.read(self._spark, self._settings, self._generation, self._pipeline, begun, through)
         try:
             counts = self._merged(begun, made, through)
@@ -145,6 +151,16 @@ def _target(spark: SparkSession, settings: Settings, generation: Generation) -> 
         schema = parsing.declared(generation.frozen["output_schema"])
         return SharedTable(spark, str(tables.path(settings, found.name)), schema)
     return SharedTopic(spark, settings, found.name)
+
+
+def _watches(settings: Settings, generation: Generation) -> list[Watch]:
+    if thaw(generation.frozen["config"]).output_format != DELTA:
+        return []
+    with transaction(settings.registry_url) as connection:
+        found = shared_outputs.find(connection, generation.pipeline)
+    assert found is not None
+    mine = table_watch.of_output(settings, generation, generation.output_topic)
+    return [mine, table_watch.of_shared(settings, found.name)]
 
 
 def _id_of(settings: Settings, found: SharedOutput) -> str | None:

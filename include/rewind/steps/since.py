@@ -8,6 +8,7 @@ from rewind.adapters.session import session
 from rewind.control import progress
 from rewind.control.database import transaction
 from rewind.control.verdicts import Verdict
+from rewind.core import comparing
 from rewind.core.horizon import Frontier
 from rewind.core.offsets import lower, total
 from rewind.core.plan import Plan
@@ -40,9 +41,13 @@ def compared_since(
 ) -> Since:
     """Compare up to what both jobs have committed by now, reading only what can hold it.
 
+    That nothing came since is an answer; that nothing is to be compared was asked for.
+
     Raises:
         IntegrityError: An output lost records that were compared.
     """
+    if plan.request.compare == comparing.NONE:
+        return Since(Found({"rows": 0}), frontier)
     # The positions first: what was committed by then is in the outputs as they are described next.
     with transaction(settings.registry_url) as connection:
         positions = [progress.position(connection, job.job_id, job.handoff) for job in (live, candidate)]

@@ -36,6 +36,9 @@ SAMPLE = 20
 GONE = "CANNOT_LOAD_STATE_STORE"
 """What Spark says of a state whose files it does not find."""
 
+ANOTHER = "the candidate keeps another state than live"
+"""Why states cannot be compared, as the plan told: a change of the code, not a lack of what was to be looked at."""
+
 Records = Callable[[SparkSession, Ranges], DataFrame]
 """Reads source records at some offsets."""
 
@@ -59,6 +62,11 @@ class StateFound:
     def differing(self) -> int:
         """Return how many keys differ."""
         return sum(map(_differing, self.counts.values()))
+
+    def absent(self) -> bool:
+        """Return whether there was no key to look at, though both jobs keep the same state."""
+        keys = sum(sum(counted.values()) for counted in self.counts.values())
+        return not keys and self.not_compared not in ("", ANOTHER)
 
 
 def compared(
@@ -87,7 +95,7 @@ def compared(
     """
     pipeline = thaw(candidate.frozen["config"])
     if live.frozen.get("state") != candidate.frozen.get("state"):
-        return StateFound(not_compared="the candidate keeps another state than live")
+        return StateFound(not_compared=ANOTHER)
     jobs = {job.job_id: _last(spark, settings, job) for job in (live, candidate)}
     idle = [job_id for job_id, batch in jobs.items() if batch is None]
     if idle:
@@ -113,13 +121,19 @@ def compared(
 def gated(verdict: str, reason: str, found: StateFound, pipeline: Pipeline) -> tuple[str, str]:
     """Return a verdict and its reason, with what the states add: keys that differ make a pass a fail.
 
+    States that were not there make it an error; where they were, and no key of them could be compared, it is told.
     Where columns are expected to change, or may be equal without being the same, what leads to them may differ too:
     then the difference is told alone.
     """
+    if found.not_compared:
+        told = f"the states were not compared: {found.not_compared}"
+        again = "; run validate again once both have committed batches" if found.absent() else ""
+        verdict = lifecycle.ERROR if found.absent() else verdict
+        return verdict, "; ".join([*([reason] if reason else []), f"{told}{again}"])
     if not found.differing() or pipeline.expected or pipeline.rules or verdict == lifecycle.ERROR:
         return verdict, reason
-    told = [f"{found.differing()} keys differ in the state"]
-    return lifecycle.FAIL, "; ".join([*([reason] if reason else []), *told])
+    told = f"{found.differing()} keys differ in the state"
+    return lifecycle.FAIL, "; ".join([*([reason] if reason else []), told])
 
 
 @dataclass(frozen=True)

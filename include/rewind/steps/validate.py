@@ -16,7 +16,7 @@ from rewind.control import checked, evidence, generations, observing, progress, 
 from rewind.control.checked import Checked
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
-from rewind.core import lifecycle
+from rewind.core import comparing, lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.offsets import Ranges, ends, starts, total
@@ -31,6 +31,7 @@ from rewind.steps import (
     findings,
     left_out,
     main,
+    nothing_compared,
     null_gate,
     state_comparison,
     taken_up,
@@ -100,7 +101,20 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
         jobs = [generations.read(connection, job_id) for job_id in (plan.live_job_id, plan.job_id)]
         backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
     check, judged = _Check(settings, rewind_id, attempt, backfilled, plan, *jobs), _Judged()
-    spark = session(f"validate {plan.job_id}", plan.config["session_time_zone"])
+    if plan.request.compare == comparing.NONE:
+        judged.found = Found({"rows": 0})
+        judged.gate((lifecycle.UNCOMPARED, comparing.told(plan.request.reason)))
+    else:
+        _examine(check, judged)
+    _store(check, judged)
+    counts, beside = dict(judged.found.counts), judged.beside
+    log.info("verdict: %s %s %s %s", judged.verdict, judged.reason, json.dumps(counts), json.dumps(beside, default=str))
+    told = {"verdict": judged.verdict, "reason": judged.reason, "counts": counts, "fields": dict(judged.found.fields)}
+    return {**told, **beside}
+
+
+def _examine(check: _Check, judged: _Judged) -> None:
+    spark = session(f"validate {check.plan.job_id}", check.plan.config["session_time_zone"])
     try:
         for gate in (_compare, _gate_nulls, _gate_by_expectations, _gate_by_state):
             gate(spark, check, judged)
@@ -109,16 +123,11 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
         judged.found, judged.verdict, judged.reason = Found({}), lifecycle.ERROR, repr(error)
         _store(check, judged)
         raise
-    _store(check, judged)
-    counts, beside = dict(judged.found.counts), judged.beside
-    log.info("verdict: %s %s %s %s", judged.verdict, judged.reason, json.dumps(counts), json.dumps(beside, default=str))
-    told = {"verdict": judged.verdict, "reason": judged.reason, "counts": counts, "fields": dict(judged.found.fields)}
-    return {**told, **beside}
 
 
 def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     settings, live, candidate = check.settings, check.live, check.candidate
-    judged.horizon = horizon_of(spark, settings, check.plan, live, candidate)
+    judged.horizon = nothing_compared.awaited(lambda: horizon_of(spark, settings, check.plan, live, candidate))
     judged.bounds = comparison.bounds_of(settings, live, candidate, touches=check.plan.touches)
     judged.taken_up = taken_up.go_on(spark, settings, live, candidate, judged.horizon, _before(check))
     if judged.taken_up is None:
@@ -127,6 +136,8 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
         judged.found = findings.counted(judged.taken_up.found, check.pipeline.row_rules)
         judged.beside["taken_up"] = {"attempt": judged.taken_up.before.attempt, "from": starts(judged.taken_up.came)}
     judged.gate(findings.judge(judged.found, total(judged.horizon), check.pipeline.late_share))
+    if judged.verdict == lifecycle.ERROR:
+        judged.reason += f"; {nothing_compared.cure(settings, live)}"
     if check.pipeline.rules:
         judged.beside["rules"] = [asdict(rule) for rule in check.pipeline.rules]
     if check.pipeline.row_rules:
@@ -159,7 +170,9 @@ def _gate_nulls(spark: SparkSession, check: _Check, judged: _Judged) -> None:
     shares = judged.nulls.shares()
     volatile = [rule.column for rule in check.pipeline.rules if rule.kind == VOLATILE]
     judged.gate(null_gate.gated(judged.verdict, judged.reason, shares, check.pipeline.null_share, volatile))
-    judged.beside["null_shares"] = {name: asdict(share) for name, share in shares.items()}
+    # An empty table would look like columns that are never null.
+    told = {"not_compared": null_gate.NO_VALUES} if 0 in judged.nulls.values else {}
+    judged.beside["null_shares"] = told or {name: asdict(share) for name, share in shares.items()}
 
 
 def _nulls(spark: SparkSession, check: _Check, judged: _Judged) -> Nulls:
@@ -231,7 +244,7 @@ def _store(check: _Check, judged: _Judged) -> None:
         verdicts.store(connection, check.rewind_id, made)
         frontier = Frontier(ceiling, found.unread, 0 if bounds is None else bounds.closed_by, found.ends)
         observing.keep_frontier(connection, check.rewind_id, check.attempt, frontier)
-        if judged.verdict != lifecycle.ERROR:
+        if judged.verdict in (lifecycle.PASS, lifecycle.FAIL):
             kept = (found.counts, found.fields, found.sample, None if judged.nulls is None else asdict(judged.nulls))
             done = Checked(check.attempt, check.identity, floor, frontier, *kept)
             checked.keep(connection, check.rewind_id, done)

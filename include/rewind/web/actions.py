@@ -67,7 +67,7 @@ async def act(action: str, asked: Act) -> str:
         problem = f"{action} is not possible for {asked.rewind.id} now"
         raise RefusedError("action", problem, "Look at the page again")
     if offered[action].asks == offers.NEEDED and not asked.reason.strip():
-        raise RefusedError("reason", "is empty", "A failed verdict needs one")
+        raise RefusedError("reason", "is empty", "This verdict needs one")
     return await _ACTS[action](asked)
 
 

@@ -10,6 +10,7 @@ from rewind.control.snapshot import snapshot
 from rewind.control.status import Status
 from rewind.control.status_nights import night_of
 from rewind.control.verdicts import Approval, Verdict
+from rewind.core import comparing, lifecycle
 from rewind.core.settings import Settings
 from rewind.web import files
 from rewind.web.wire import wire
@@ -33,6 +34,7 @@ def _line(settings: Settings, rewind: Rewind, verdict: Verdict | None, approval:
     return {
         "rewind": rewind,
         "verdict": "" if verdict is None else verdict.verdict,
+        "told": comparing.NOTHING if verdict is not None and verdict.verdict == lifecycle.UNCOMPARED else "",
         "counts": {} if verdict is None else verdict.counts,
         "evidence": len(files.listed(evidence.folder_of(settings, rewind.id))),
         "answer": "" if approval is None else f"{approval.answer} by {approval.person}",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rewind.control import verdicts
 from rewind.control.status import PipelineView
+from rewind.control.status_drivers import DRIVEN
 from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import DONE, PENDING, RUNNING
-from rewind.core import lifecycle
+from rewind.core import comparing, lifecycle
 from rewind.core.plan import REPAIR
 
 APPROVE, REJECT, PAUSE, RESUME, THROTTLE = "approve", "reject", "pause", "resume", "throttle"
@@ -52,29 +54,38 @@ def dag_of(action: str, pipeline: str) -> str:
 def offers(pipeline: PipelineView, rewind: RewindView) -> tuple[Offer, ...]:
     """Return what may be done about a rewind now, in the order of a page."""
     if rewind.state == lifecycle.ACTIVE:
-        made = (*_answers(rewind), *_pace(rewind), *_ends(pipeline, rewind))
+        made = (*_answers(pipeline, rewind), *_pace(rewind), *_ends(pipeline, rewind))
         return (*made, *_way_back(pipeline, rewind))
     return _way_back(pipeline, rewind)
 
 
-def _answers(rewind: RewindView) -> tuple[Offer, ...]:
+def _answers(pipeline: PipelineView, rewind: RewindView) -> tuple[Offer, ...]:
     verdict = rewind.verdict
     if verdict is None or rewind.approval is not None or rewind.step("approve").state != RUNNING:
         return ()
     no = Offer(REJECT, "Reject", f"The rewind is aborted and {rewind.job_id} deleted. Live is untouched.", OPTIONAL)
     if verdict.verdict == lifecycle.ERROR:
         return (no,)
-    asks = NEEDED if verdict.verdict == lifecycle.FAIL else OPTIONAL
-    return (Offer(APPROVE, "Approve", _switch(rewind), asks), no)
+    asks = NEEDED if verdicts.needs_reason(verdict) else OPTIONAL
+    nothing = f"{comparing.NOTHING.capitalize()}. " if verdict.verdict == lifecycle.UNCOMPARED else ""
+    return (Offer(APPROVE, "Approve", nothing + _switch(pipeline, rewind), asks), no)
 
 
-def _switch(rewind: RewindView) -> str:
+def _switch(pipeline: PipelineView, rewind: RewindView) -> str:
     if rewind.plan.kind == REPAIR:
         return f"The repaired rows go to the output of {rewind.live_job_id}."
     return (
-        f"{rewind.job_id} becomes live instead of {rewind.live_job_id}, which stands by for "
-        f"{rewind.plan.request.grace_seconds} s. Readers go to {rewind.plan.output_topic}."
+        f"{rewind.job_id} becomes live instead of {rewind.live_job_id}, which {_standby(pipeline, rewind)}. "
+        f"Readers go to {rewind.plan.output_topic}."
     )
+
+
+def _standby(pipeline: PipelineView, rewind: RewindView) -> str:
+    """Return what the job that is replaced does then: without a driver it answers nothing."""
+    old = next((job for job in pipeline.jobs if job.job_id == rewind.live_job_id), None)
+    if old is None or old.driver.state in DRIVEN:
+        return f"stands by for {rewind.plan.request.grace_seconds} s"
+    return f"has no driver ({old.driver.state}): it does not stand by, and a rollback is refused until it runs"
 
 
 def _pace(rewind: RewindView) -> tuple[Offer, ...]:

@@ -51,9 +51,7 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
     if live is None:
         return NOTHING_LIVE
     if live.driver.state not in ("alive", "starting", "elsewhere"):
-        return (
-            f"the driver of {live.job_id} is {live.driver.state}: {live.driver.last_failure or 'no failure is known'}"
-        )
+        return f"the driver of {live.job_id} is {live.driver.state}: {live.driver.why('no failure is known')}"
     if active is None:
         told = [f"{live.job_id} is live", live.watermark.told() if live.watermark else "", _drift(view)]
         return "; ".join(text for text in told if text)

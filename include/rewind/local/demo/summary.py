@@ -79,7 +79,7 @@ def tell(world: World, story: Story, pipeline: PipelineView | None) -> None:
 
 def _tell_verdict(console: Console, rewind: RewindView, proof: Proof | None) -> None:
     if rewind.verdict is not None:
-        console.print(f"Verdict: {rewind.verdict.verdict}  {render.counts(rewind.verdict.counts)}")
+        console.print(f"Verdict: {rewind.verdict.verdict}  {render.came_out(rewind.verdict)}")
     if proof is None:
         return
     found = proof.findings

@@ -33,7 +33,7 @@ export function page(body, _id, _done, again) {
 
 const box = (id, choose) => h("input", { type: "checkbox", name: id, "aria-label": `Compare ${id}`, on: { change: choose(id) } });
 const files = (count) => `${whole(count)} file${count === 1 ? "" : "s"}`;
-const verdict = (line) => line.verdict && [badge(line.verdict), ` ${Object.entries(line.counts).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`];
+const verdict = (line) => line.verdict && [badge(line.verdict), ` ${line.told || Object.entries(line.counts).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`];
 const isNight = (id) => /-n\d+$/.test(id);
 const differing = (night) => Object.entries(night.differing).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ");
 const nightWords = (night) => [night.replay_id, night.label, night.pipeline, night.state.replace("_", " "), night.sample, night.reason, Object.keys(night.differing)].join(" ").toLowerCase();

@@ -32,7 +32,7 @@ function head({ rewind, pipeline, live, epoch }, judged) {
     ["Pipeline", pipeline], ["Kind", rewind.kind],
     ["Makes", link("generation", rewind.job_id)], ["Beside", rewind.live_job_id ? link("generation", rewind.live_job_id) : "none"],
     ["Live now", live ? `${live}, epoch ${epoch}` : "nothing"],
-    judged && ["Verdict", badge(judged.verdict), ` ${Object.entries(judged.counts).filter(([, rows]) => Number(rows)).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`],
+    judged && ["Verdict", badge(judged.verdict), ` ${judged.verdict === "none" ? judged.reason : Object.entries(judged.counts).filter(([, rows]) => Number(rows)).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`],
     ["Since", instant(rewind.created_at)], rewind.ended_at && ["Ended", instant(rewind.ended_at)],
     rewind.reason && ["Reason", rewind.reason],
     ["Plan", h("code", {}, rewind.plan_id)], ["In Airflow", airflow(`dags/rewind_${pipeline}`, `rewind_${pipeline}`)],
@@ -76,7 +76,7 @@ function verdict({ verdict: found, approval, observed, evidence, docs, rewind })
   return [
     h("p", { key: "verdict" }, badge(found.verdict), ` attempt ${found.attempt}, `, instant(found.at), found.reason && `: ${found.reason}`),
     table("Rows by class", ["class", "rows"], counts),
-    h("p", { key: "range" }, `Compared from ${vector(found.floor)} up to ${vector(found.ceiling)}`),
+    h("p", { key: "range" }, found.verdict === "none" ? "Nothing was compared." : `Compared from ${vector(found.floor)} up to ${vector(found.ceiling)}`),
     approval && h("p", { key: "approval" }, badge(approval.answer), ` by ${approval.person || "unknown"}${approval.reason ? `: ${approval.reason}` : ""}`),
     observed && h("p", { key: "observed" }, observed.told),
     h("h3", { key: "evidence title" }, "Evidence"),

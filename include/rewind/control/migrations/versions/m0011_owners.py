@@ -4,8 +4,8 @@ from alembic import op
 
 from rewind.control import owners, schema
 
-revision = "0009"
-down_revision = "0008"
+revision = "0011"
+down_revision = "0010"
 
 
 def upgrade() -> None:
