@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 from rewind.control import generations, requests, rewinds
 from rewind.control.database import now, transaction
 from rewind.control.schema import announcements
-from rewind.core import comparing
+from rewind.core import comparing, sharing
 from rewind_airflow import run
 from rewind_airflow.reactions import reactions
 
@@ -68,7 +68,8 @@ class Announce(AnnounceSwitch):
     def switched(self, connection: Connection, context: Context) -> Switch:
         """Return what the plan of the run's rewind switched to."""
         plan = rewinds.read_plan(connection, rewinds.read(connection, run.rewind_id(context)).plan_id)
-        return Switch(plan.request.pipeline, plan.epoch + 1, plan.job_id, plan.output_topic)
+        output = sharing.read_from(plan.config, plan.output_topic)
+        return Switch(plan.request.pipeline, plan.epoch + 1, plan.job_id, output)
 
 
 class AnnounceRollback(AnnounceSwitch):
@@ -84,7 +85,8 @@ class AnnounceRollback(AnnounceSwitch):
         if done is None:
             raise AirflowFailException(f"the registry has no rollback {rollback_id} to announce")
         job = generations.read(connection, done["to"])
-        return Switch(job.pipeline, done["epoch"], job.job_id, job.output_topic)
+        output = sharing.read_from(job.frozen["config"], job.output_topic)
+        return Switch(job.pipeline, done["epoch"], job.job_id, output)
 
 
 def _row(switch: Switch) -> Any:

@@ -15,7 +15,7 @@ from rewind.control import evidence as evidence_of
 from rewind.control import rewinds, verdicts
 from rewind.control.database import transaction
 from rewind.control.verdicts import Approval, Verdict
-from rewind.core import comparing, lifecycle
+from rewind.core import comparing, lifecycle, sharing
 from rewind.core.errors import RetryError
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
@@ -153,7 +153,8 @@ def _compared(plan: Plan, verdict: Verdict) -> str:
 def _what(plan: Plan) -> str:
     if plan.kind == "repair":
         return f"`{plan.job_id}` repairs the output of `{plan.live_job_id}`."
-    return f"`{plan.job_id}` would become live instead of `{plan.live_job_id}`; readers go to `{plan.output_topic}`."
+    output = sharing.read_from(plan.config, plan.output_topic)
+    return f"`{plan.job_id}` would become live instead of `{plan.live_job_id}`; readers go to `{output}`."
 
 
 def _consequence(verdict: Verdict) -> str:

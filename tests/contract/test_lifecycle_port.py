@@ -179,7 +179,7 @@ def test_numbers_follow_the_highest_ever_used_of_pipeline_and_kind(seen):
     for number, state in ((7, "aborted"), (3, "collected")):
         seen.create(generation(number=number, state=state))
     seen.create(generation(number=9, state="retired", job_id=f"{NAME}-r9"))
-    seen.create(generation(replace(PIPELINE, name="other"), 4, state="retired"))
+    seen.create(generation(replace(PIPELINE, name="other", output_topic="others"), 4, state="retired"))
     assert (seen.next_number(NAME, "g"), seen.next_number(NAME, "r")) == (8, 10)
     assert (seen.next_number("other", "g"), seen.next_number("other", "r")) == (5, 1)
 

@@ -74,9 +74,8 @@ def test_the_schema_holds_one_live_and_one_candidate_a_pipeline(registry, state)
 
 def test_pipelines_do_not_stand_in_each_others_way(registry):
     create(registry, 1)
-    generations.create(
-        registry, replace(fakes.generation(state="candidate"), job_id="other-g1", pipeline="other"), None
-    )
+    other = replace(fakes.PIPELINE, name="other", output_topic="others")
+    generations.create(registry, fakes.generation(other, state="candidate"), None)
 
 
 def test_the_schema_holds_one_active_rewind_a_pipeline(registry):

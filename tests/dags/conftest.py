@@ -123,7 +123,7 @@ def opened(installation, rewind_id):
 
 def _generation(connection, number, made_by=None):
     job = f"visits-g{number}"
-    frozen = {"config": {"source_topic": "clicks"}}
+    frozen = {"config": {"source_topic": "clicks", "output_topic": "visits_out"}}
     made = Generation(
         job, PIPELINE, lifecycle.CANDIDATE, "t", "b", frozen, {0: 0}, {0: 0}, f"visits_out-g{number}", f"dead-{number}"
     )

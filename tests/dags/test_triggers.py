@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -352,3 +353,23 @@ def test_without_a_switch_there_is_nothing_to_announce(context, opened):
     opened()
     with pytest.raises(AirflowFailException, match="no epoch 2 of visits to announce"):
         Announce(task_id="announce", pipeline="visits").execute(context)
+
+
+def test_of_a_shared_output_the_event_names_what_readers_read(context, installation, opened, monkeypatch):
+    plan = opened()
+    shared = replace(plan, config={**plan.config, "shared": True})
+    monkeypatch.setattr(rewinds, "read_plan", lambda *_: shared)
+    frozen = {"config": {**shared.config, "output_topic": "visits_out"}}
+    rollback_id = requests.rollback_id(context["ti"].dag_id, context["ti"].run_id)
+    with transaction(installation.registry_url) as connection:
+        connection.execute(update(schema.generations).values(frozen=frozen))
+        for epoch in (2, 3):
+            connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=epoch, body={}))
+        rewinds.fix(connection, rollback_id, "rollback", {"epoch": 3, "to": "visits-g1"})
+    context["params"] = {"dry_run": False}
+    told = []
+    for operator in (Announce, AnnounceRollback):
+        context["outlet_events"] = {live_asset("visits"): SimpleNamespace(extra={})}
+        operator(task_id="announce", pipeline="visits").execute(context)
+        told.append(emitted(context)["output_topic"])
+    assert told == [f"{plan.config['output_topic']}-shared", "visits_out-shared"]

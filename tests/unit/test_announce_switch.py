@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -17,6 +18,7 @@ from rewind.core.errors import RefusedError, RetryError
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import from_environment
 from rewind.core.world import Generation, Topic
+from tests.support import fakes
 
 PIPELINE = Pipeline("visits_converter", "visits", "a STRING", "visits_converted")
 MOVED = datetime.fromisoformat("2025-09-04T12:00")
@@ -214,3 +216,22 @@ def test_importing_rewind_loads_nothing_but_the_standard_library(project):
 def test_an_unknown_attribute_of_rewind_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         rewind.nothing  # noqa: B018
+
+
+def test_of_a_shared_output_the_record_names_what_resolve_names(settings):
+    shared = replace(PIPELINE, name="counter", output_topic="counted", shared=True)
+    with database.transaction(settings.registry_url) as connection:
+        for number, state in ((1, lifecycle.CANDIDATE), (2, lifecycle.STANDBY)):
+            made = fakes.generation(shared, number, state=state)
+            generations.create(connection, made, None)
+        generations.set_first(connection, "counter-g1")
+        announce.prepare(connection, "counter", 1, "counter-g2", "counter-g1")
+    broker = FakeBroker()
+    announce.publish(settings, "counter", 1, broker)
+    ((_, _, told),) = broker.sent
+    read = rewind.resolve("counter", settings.registry_url).output_topic
+    assert read == "counted-shared"
+    for number in (1, 2):
+        job = told["jobs"][f"counter-g{number}"]
+        assert job["output_topic"] == read
+        assert sorted(job["output_position"]) == [f"counted-g{number}-dead", read]

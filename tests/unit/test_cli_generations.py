@@ -132,7 +132,10 @@ def test_collect_of_an_unreadable_registry_is_75(settings, monkeypatch, capsys):
 
 
 def test_generations_of_two_pipelines_are_not_compared(settings, capsys):
-    other = installed.generation("other-g1", "b", installed.PIPELINE)
+    named = replace(installed.PIPELINE, name="other", output_topic="others")
+    other = replace(
+        installed.generation("other-g1", "b", named), output_topic="others-g1", dead_letter_topic="others-d"
+    )
     with database.transaction(settings.registry_url) as connection:
         generations.create(connection, replace(other, pipeline="other"), None)
     assert main.main(["diff", LIVE, "other-g1"]) == 64

@@ -65,12 +65,12 @@ def folder(settings: Settings, topic: str) -> Path:
 
 def table_path(settings: Settings, topic: str) -> str:
     """Return the path of a mirror's Delta table."""
-    return str(folder(settings, topic) / "table")
+    return str(names.inside(folder(settings, topic), "table", "source.topic"))
 
 
 def checkpoint_path(settings: Settings, topic: str, topic_id: str) -> str:
     """Return the checkpoint of a mirror's query: a recreated topic gets another, for its offsets are others."""
-    return str(folder(settings, topic) / f"checkpoint-{topic_id}")
+    return str(names.inside(folder(settings, topic), f"checkpoint-{topic_id}", "source.topic"))
 
 
 def create(spark: SparkSession, path: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 import getpass
 
 from rewind.cli import context, output
-from rewind.control import database, deaths, leases, schema, steering, streams
+from rewind.control import database, deaths, leases, owners, schema, steering, streams
 from rewind.control.database import transaction
 from rewind.core.settings import Settings
 
@@ -76,7 +76,10 @@ def _finish(arguments: argparse.Namespace) -> int:
 
 def _upgrade(arguments: argparse.Namespace) -> int:
     database.upgrade(context.settings().registry_url)
-    output.tell(arguments, {"protocol": schema.PROTOCOL}, ["the registry has the schema of this release"])
+    with transaction(context.settings().registry_url) as connection:
+        contested = [each.told() for each in owners.contested(connection)]
+    body = {"protocol": schema.PROTOCOL, "contested": contested}
+    output.tell(arguments, body, ["the registry has the schema of this release", *contested])
     return 0
 
 

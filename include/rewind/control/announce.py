@@ -17,7 +17,7 @@ from rewind.control import generations, progress, schema
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
-from rewind.core import comparing, lifecycle, times
+from rewind.core import comparing, lifecycle, sharing, times
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
@@ -122,7 +122,7 @@ def _job(connection: Connection, job: Generation) -> dict[str, Any]:
         "source_topic": topic,
         "source_topic_id": job.topic_id,
         "source_position": _offsets(topic, progress.position(connection, job.job_id, job.handoff)),
-        "output_topic": job.output_topic,
+        "output_topic": sharing.read_from(job.frozen["config"], job.output_topic),
         "dead_letter_topic": job.dead_letter_topic,
     }
 

@@ -22,6 +22,7 @@ from kafka.errors import (
     KafkaError,
     NotCoordinatorError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -29,7 +30,7 @@ from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
 from rewind.control import secret_file
-from rewind.core.errors import RefusedError, RetryError
+from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.offsets import Vector
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
@@ -91,7 +92,11 @@ class Broker:
             return sorted(admin.list_topics())
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic, or None when there is none of that name."""
+        """Return the topic, or None when the broker says that there is none of that name.
+
+        Raises:
+            DeniedError: The broker does not show it to this user.
+        """
         with self._admin() as admin:
             described = _describe(admin, name)
             if described is None:
@@ -136,6 +141,7 @@ class Broker:
 
         Raises:
             RefusedError: The name now belongs to another topic.
+            DeniedError: This user may not see it, or not delete it.
             RetryError: It is still there after `timeout` seconds.
         """
         with self._admin() as admin:
@@ -148,7 +154,11 @@ class Broker:
             try:
                 admin.delete_topics([uuid.UUID(bytes=_id_bytes(topic_id))])
             except (UnknownTopicIdError, UnknownTopicOrPartitionError):
+                # Somebody was faster: that alone does not say that it is gone.
+                _wait_gone(admin, name, topic_id, timeout)
                 return False
+            except TopicAuthorizationFailedError as error:
+                raise _denied(name, "Delete") from error
             _wait_gone(admin, name, topic_id, timeout)
             return True
 
@@ -270,12 +280,25 @@ def _id_bytes(text: str) -> bytes:
 
 
 def _describe(admin: Any, name: str) -> dict[str, Any] | None:
-    try:
-        found = admin.describe_topics([name])
-    except UnknownTopicOrPartitionError:
+    """Return what the broker says of a topic, or None when it says that there is none.
+
+    Raises:
+        DeniedError: It does not show the topic to this user, which tells nothing of whether there is one.
+    """
+    found = [dict(each) for each in admin.describe_topics([name]) if each.get("name") == name]
+    code = found[0].get("error_code", 0) if found else errors.UnknownError.errno
+    if code == UnknownTopicOrPartitionError.errno:
         return None
-    described = next((t for t in found if t.get("name") == name and t.get("error_code", 0) == 0), None)
-    return dict(described) if described is not None and described["partitions"] else None
+    if code == TopicAuthorizationFailedError.errno:
+        raise _denied(name, "Describe")
+    if code:
+        raise errors.for_code(code)(f"topic {name} was not described")
+    return found[0]
+
+
+def _denied(name: str, right: str) -> DeniedError:
+    problem = f"the broker denies {right} on {name} to this user"
+    return DeniedError("topic", problem, f"Grant {right} on topic {name}, then try again")
 
 
 def _config(admin: Any, name: str) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from rewind.control import (
     leases,
     manifest,
     nights,
+    owners,
     rewinds,
     schema,
     shared_outputs,
@@ -27,7 +30,7 @@ from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
 from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
-from rewind.core.errors import LeaseHeldError, RefusedError, RetryError
+from rewind.core.errors import DeniedError, LeaseHeldError, RefusedError, RetryError
 from rewind.core.settings import Settings
 from rewind.core.world import Generation
 
@@ -119,13 +122,17 @@ def _of_nights(settings: Settings, connection: Connection) -> set[str]:
 
 
 def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
-    """Delete what a retired or aborted generation owns, in two steps; again is harmless.
+    """Delete what a retired or aborted generation owns, in three steps; again is harmless.
 
     First all of it is withdrawn, in one transaction that holds the generation's state: from then on nothing leads back
-    to it. Then each thing is deleted, and what is refused does not stop the others.
+    to it. Then each thing is looked for; where one that must answer does not, nothing is deleted. Then each is deleted,
+    and what is refused does not stop the others.
 
     Raises:
-        RefusedError: The generation is in another state, or one of its names belongs to something else now.
+        RefusedError: The generation is in another state, another owner lists one of its names, or one belongs to
+            something else now.
+        DeniedError: A right to see or to delete one of its topics is missing.
+        RetryError: Broker or disk did not answer.
         LeaseHeldError: A driver of it lives.
     """
     with side_effect("manifest.withdraw"), transaction(settings.registry_url) as connection:
@@ -138,13 +145,16 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
             raise RefusedError("job_id", f"{job_id} is {state}", "Only what is over is collected")
         if lease is not None and lease.holder is not None and leases.alive(lease.holder):
             raise LeaseHeldError(f"{job_id} has a living driver: {lease.holder}")
+        owners.refuse_contested(connection, job_id)
         entries = manifest.withdraw(connection, job_id)
-    lines = [_delete(settings, generation, entry) for entry in entries if entry.state != manifest.DELETED]
+    found = [_look(settings, generation, entry) for entry in entries if entry.state != manifest.DELETED]
+    lines = [_delete(settings, generation, each) for each in found]
     refused = [line["name"] for line in lines if line["result"] == "refused"]
     if refused:
         raise RefusedError("manifest", f"{job_id}: left alone: {', '.join(refused)}", "Look at the deletions ledger")
     with side_effect("generation.collected"), transaction(settings.registry_url) as connection:
         generations.move(connection, job_id, lifecycle.COLLECTED)
+        owners.release(connection, job_id)
     return lines
 
 
@@ -166,17 +176,47 @@ def _check_clock(connection: Connection) -> None:
         raise RetryError(f"clock: it is {abs(skew)} {ahead} what every stream wrote last. {cure}, then collect again")
 
 
-def _delete(settings: Settings, generation: Generation, entry: Entry) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Found:
+    """What was found of an entry: whether it is there, or why it is not to be looked for."""
+
+    entry: Entry
+    there: bool = False
+    refused: RefusedError | None = None
+
+
+def _look(settings: Settings, generation: Generation, entry: Entry) -> _Found:
     try:
         _check_own(settings, generation, entry)
-        if entry.state == manifest.WITHDRAWN and _there(settings, entry):
+    except RefusedError as error:
+        return _Found(entry, refused=error)
+    with _disk_answers():
+        return _Found(entry, _there(settings, entry))
+
+
+@contextmanager
+def _disk_answers() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RetryError(f"the disk did not answer: {error}; is it mounted, and may this user write to it?") from error
+
+
+def _delete(settings: Settings, generation: Generation, found: _Found) -> dict[str, str]:
+    entry = found.entry
+    try:
+        if found.refused is not None:
+            raise found.refused
+        if entry.state == manifest.WITHDRAWN and found.there:
             with side_effect("delete.begin"), transaction(settings.registry_url) as connection:
                 manifest.set_state(connection, generation.job_id, entry.kind, entry.name, manifest.GOING)
-        with side_effect(f"delete.{entry.kind}"):
+        with side_effect(f"delete.{entry.kind}"), _disk_answers():
             result, detail = _gone(settings, entry), ""
         if entry.state == manifest.GOING:
             # An attempt before this one found it and began: whoever looks for it now must read who took it.
             result = "deleted"
+    except DeniedError:
+        raise
     except RefusedError as error:
         result, detail = "refused", str(error)
     with side_effect("delete.record"), transaction(settings.registry_url) as connection:
@@ -209,10 +249,21 @@ def _there(settings: Settings, entry: Entry) -> bool:
     if entry.kind == manifest.TOPIC:
         return Broker(settings).topic(entry.name) is not None
     if entry.kind == manifest.TABLE:
-        return tables.path(settings, entry.name).exists()
+        return _below(settings.tables, tables.path(settings, entry.name))
     if entry.kind == manifest.GROUP:
         return Broker(settings).group_state(entry.name) is not None
-    return Path(entry.name).exists()
+    return _below(settings.generations, Path(entry.name))
+
+
+def _below(root: Path, place: Path) -> bool:
+    """Return whether a folder is there, as only the disk can say that holds it.
+
+    Raises:
+        RetryError: The disk is not there.
+    """
+    if not root.is_dir():
+        raise RetryError(f"{root} is not there, so nothing is known of {place.name}: is its disk mounted?")
+    return place.exists()
 
 
 def _gone(settings: Settings, entry: Entry) -> str:
@@ -221,11 +272,12 @@ def _gone(settings: Settings, entry: Entry) -> str:
             return _unmade_topic(settings, entry.name)
         return "deleted" if Broker(settings).delete_topic(entry.name, entry.resource_id) else "absent"
     if entry.kind == manifest.TABLE:
-        return "deleted" if tables.delete(settings, entry.name, entry.resource_id) else "absent"
+        there = _below(settings.tables, tables.path(settings, entry.name))
+        return "deleted" if there and tables.delete(settings, entry.name, entry.resource_id) else "absent"
     if entry.kind == manifest.GROUP:
         return "deleted" if Broker(settings).delete_group(entry.name) else "absent"
     folder = _within(settings, entry.name)
-    if not folder.exists():
+    if not _below(settings.generations, folder):
         return "absent"
     shutil.rmtree(folder)
     return "deleted"

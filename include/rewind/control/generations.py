@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.exc import IntegrityError as UniqueViolation
 
-from rewind.control import schema
+from rewind.control import owners, schema
 from rewind.control.database import now, vector_from_json, vector_to_json
 from rewind.core import lifecycle, names
 from rewind.core.errors import RefusedError, WorldMovedError
@@ -69,8 +69,11 @@ def create(connection: Connection, made: Generation, rewind_id: str | None) -> G
     """Record a new generation before anything of it exists; the same call again returns the recorded one.
 
     Raises:
-        RefusedError: The id is taken by another rewind, or the pipeline has a candidate already.
+        RefusedError: The id is taken by another rewind, the pipeline has a candidate already, or another owner has one
+            of the names.
     """
+    # Also of one that is recorded: an older release may have given its names to two.
+    owners.claim(connection, owners_of(made))
     row = connection.execute(select(_table).where(_table.c.job_id == made.job_id)).one_or_none()
     if row is not None:
         if row.rewind_id != rewind_id:
@@ -103,6 +106,12 @@ def create(connection: Connection, made: Generation, rewind_id: str | None) -> G
             "pipeline", f"{made.pipeline} has a {made.state} already", "Abort or finish it first"
         ) from None
     return made
+
+
+def owners_of(made: Generation) -> list[owners.Claim]:
+    """Return all that a generation and its pipeline own by name."""
+    outputs = (made.output_topic, made.dead_letter_topic)
+    return owners.of_job(made.pipeline, made.job_id, made.frozen["config"], outputs)
 
 
 def set_handoff(connection: Connection, job_id: str, handoff: Vector) -> Vector:

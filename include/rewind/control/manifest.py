@@ -72,6 +72,13 @@ def withdraw(connection: Connection, job_id: str) -> list[Entry]:
     return read(connection, job_id)
 
 
+def any_made(connection: Connection, kind: str) -> bool:
+    """Return whether any generation owns a thing of a kind that was made and is not deleted yet."""
+    made = (schema.manifest.c.kind == kind) & schema.manifest.c.state.not_in((NAMED, DELETED))
+    query = select(schema.manifest.c.name).where(made)
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def listed(connection: Connection) -> set[str]:
     """Return the names of all things that any generation owns and that are not deleted."""
     query = select(schema.manifest.c.name).where(schema.manifest.c.state != DELETED)

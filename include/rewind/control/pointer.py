@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from rewind.control import schema
 from rewind.control.snapshot import snapshot
-from rewind.core import names, times
+from rewind.core import sharing, times
 from rewind.core.errors import RefusedError
 
 
@@ -72,10 +72,7 @@ def resolve(pipeline: str, registry_url: str | None = None) -> Resolved:
     if row is None:
         raise RefusedError("pipeline", f"{pipeline!r} has no live job", f"Deploy it with the DAG deploy_{pipeline}")
     found = row._asdict()
-    config = found.pop("frozen")["config"]
-    # A generation of an older release says nothing of it.
-    if config.get("shared"):
-        found["output_topic"] = names.shared_output(config["output_topic"])
+    found["output_topic"] = sharing.read_from(found.pop("frozen")["config"], row.output_topic)
     return Resolved(**{**found, "moved_at": row.moved_at.replace(tzinfo=UTC)})
 
 

@@ -234,6 +234,16 @@ deletions = Table(
     Column("at", DateTime, nullable=False),
 )
 
+owners = Table(
+    "owners",
+    metadata,
+    Column("space", String(16), primary_key=True),
+    Column("key", String(249), primary_key=True),
+    Column("name", String(249), nullable=False),
+    Column("owner", String(300), nullable=False),
+    Column("at", DateTime, nullable=False),
+)
+
 mirror_commits = Table(
     "mirror_commits",
     metadata,

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from rewind.control import schema
+from rewind.control import owners, schema
 from rewind.control.database import now
 from rewind.core import causes
 from rewind.core.errors import RefusedError
@@ -82,13 +82,22 @@ def owners_of(connection: Connection, kind: str) -> list[str]:
 
 
 def wish(connection: Connection, owner: str, kind: str, wanted: str) -> None:
-    """Wish that a stream runs or drains; a wish to run lifts a quarantine."""
+    """Wish that a stream runs or drains; a wish to run lifts a quarantine.
+
+    Raises:
+        RefusedError: A mirror's name is that of a job.
+    """
+    found = read(connection, owner)
+    if kind == MIRROR and (found is None or found.kind != MIRROR):
+        owners.claim(connection, [owners.of_mirror(owner)])
     values: dict[str, Any] = {"wish": wanted}
     if wanted == RUN:
         values |= {"quarantined_at": None, "failures": 0, "next_start_at": None}
-    if connection.execute(update(_table).where(_table.c.owner == owner).values(**values)).rowcount == 0:
+    if found is None:
         values |= {"owner": owner, "kind": kind, "starts": 0, "failures": 0}
         connection.execute(insert(_table).values(**values))
+    else:
+        connection.execute(update(_table).where(_table.c.owner == owner).values(**values))
 
 
 def count_start(connection: Connection, owner: str) -> int:

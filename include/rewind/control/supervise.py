@@ -167,7 +167,8 @@ def generation_folder(settings: Settings, job_id: str) -> Path:
 
 def checkpoint_folder(settings: Settings, job_id: str) -> Path:
     """Return the checkpoint of a generation."""
-    return generation_folder(settings, job_id) / "checkpoint"
+    # One that leads to another job's checkpoint would have two queries work in it.
+    return names.inside(generation_folder(settings, job_id), "checkpoint", "checkpoint")
 
 
 def frozen_bundle(settings: Settings, job_id: str, expected: str) -> Bundle:

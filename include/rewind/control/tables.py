@@ -66,6 +66,7 @@ def delete(settings: Settings, name: str, table_id: str | None) -> bool:
         raise RefusedError("manifest", problem, "Delete it by hand if it is yours")
     # The mark goes last: until then it tells whose the rest is, to whoever goes on with it.
     for each in sorted(place.iterdir(), key=lambda path: path.name == _MARK):
-        shutil.rmtree(each) if each.is_dir() else each.unlink()
+        # Of a link the link goes, and what it leads to stays.
+        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
     place.rmdir()
     return True

@@ -43,6 +43,10 @@ class WorldMovedError(RefusedError):
     exit_code = 65
 
 
+class DeniedError(RefusedError):
+    """The broker denies it: a right is missing, which its operator can grant."""
+
+
 class IntegrityError(RewindError):
     """Data contradicts what is recorded of it; going on would lose or double something."""
 

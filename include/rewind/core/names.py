@@ -112,14 +112,15 @@ def checked_new(names: Iterable[str], taken: Iterable[str], field: str) -> list[
     """Return the derived names when all are legal and none collides with one that is taken.
 
     Raises:
-        RefusedError: A derived name is illegal, too long, or equals a taken one up to `.` and `_`.
+        RefusedError: A derived name is illegal, too long, or equals a taken one up to letter case, `.` and `_`.
     """
-    folded = {_fold(name): name for name in taken}
+    folded = {fold(name): name for name in taken}
     result = [checked(name, field) for name in names]
     for name in result:
-        other = folded.get(_fold(name))
+        other = folded.get(fold(name))
         if other is not None and other != name:
-            raise RefusedError(field, f"{name!r} collides with {other!r}", "Kafka folds '.' and '_': choose another")
+            cure = "Kafka folds '.' and '_', and some disks fold letter case: choose another"
+            raise RefusedError(field, f"{name!r} collides with {other!r}", cure)
     return result
 
 
@@ -135,5 +136,6 @@ def inside(folder: Path, name: str, field: str) -> Path:
     return path
 
 
-def _fold(name: str) -> str:
-    return name.replace(".", "_")
+def fold(name: str) -> str:
+    """Return what two names share that must not stand beside each other: letter case, `.` and `_` do not count."""
+    return name.casefold().replace(".", "_")

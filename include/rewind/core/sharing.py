@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from rewind.core import names
 from rewind.core.errors import RefusedError
@@ -18,6 +19,16 @@ FIXED = {
     "session_time_zone": "session_time_zone",
 }
 """Settings that make the name of a shared output, or its keys: of those the times are texts in the session's zone."""
+
+
+def read_from(config: Mapping[str, Any], own: str) -> str:
+    """Return the topic or table where readers find the answers of a job while it is live.
+
+    Args:
+        config: Its frozen settings; those of an older release say nothing of sharing.
+        own: Its own output, which for a shared one is a staging that is collected with the job.
+    """
+    return names.shared_output(config["output_topic"]) if config.get("shared") else own
 
 
 def refuse(kind: str, into: str, pipeline: Pipeline, live: Generation, schema: str, there: Collection[str]) -> None:

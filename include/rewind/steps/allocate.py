@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import delta_output
 from rewind.adapters.session import session
-from rewind.control import bundle, generations, manifest, supervise, tables
+from rewind.control import bundle, generations, manifest, owners, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
-from rewind.core import lifecycle
+from rewind.core import lifecycle, names, preflight
 from rewind.core.crash import side_effect
-from rewind.core.errors import RefusedError
+from rewind.core.errors import RefusedError, RetryError
 from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -96,11 +96,16 @@ def refuse_leftovers(settings: Settings, generation: Generation) -> None:
     """Check that nothing of a generation's name exists yet.
 
     Raises:
-        RefusedError: A topic, table or folder of that name exists, and is not this generation's.
+        RefusedError: A topic, table, folder or consumer group of that name exists, and is not this generation's.
     """
-    taken = {*Broker(settings).topics(), *tables.all_names(settings)}
-    there = [name for name in (generation.output_topic, generation.dead_letter_topic) if name in taken]
-    folder = supervise.generation_folder(settings, generation.job_id)
+    broker = Broker(settings)
+    outputs, job = (generation.output_topic, generation.dead_letter_topic), generation.job_id
+    taken = {*broker.topics(), *tables.all_names(settings)}
+    names.checked_new(outputs, taken, "output.topic")
+    names.checked_new([job], (place.name for place in settings.generations.glob("*")), "job_id")
+    preflight.refuse_group_in_use(job, broker)
+    there = [name for name in outputs if name in taken]
+    folder = supervise.generation_folder(settings, job)
     there += [str(folder)] if folder.exists() else []
     if there:
         raise RefusedError("job_id", f"{', '.join(there)} exists already", "Delete what is left there, then try again")
@@ -117,11 +122,13 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
         like: Topic whose limits and partition count an output topic takes: live's output, or the source.
 
     Raises:
-        RefusedError: It was aborted meanwhile; what was made since is gone again.
+        RefusedError: It was aborted meanwhile; what was made since is gone again. Or a name of it is another's, or
+            something stands under it that nobody of ours has made.
     """
     folder = supervise.generation_folder(settings, generation.job_id)
     job_id, pipeline = generation.job_id, thaw(generation.frozen["config"])
     kind = manifest.TABLE if pipeline.output_format == DELTA else manifest.TOPIC
+    _roots(settings)
     with side_effect("manifest.name"), transaction(settings.registry_url) as connection:
         if generations.read(connection, job_id).state in lifecycle.OVER:
             raise _aborted(job_id)
@@ -153,10 +160,52 @@ def record(settings: Settings, generation: Generation, rewind_id: str | None) ->
         return generations.create(connection, generation, rewind_id)
 
 
+def _roots(settings: Settings) -> None:
+    """Make the folders below which folders and tables lie: where they are missing later, their disk is.
+
+    Raises:
+        RetryError: They were there, and are not.
+    """
+    for kind, root in ((manifest.FOLDER, settings.generations), (manifest.TABLE, settings.tables)):
+        with transaction(settings.registry_url) as connection:
+            known = manifest.any_made(connection, kind)
+        if known and not root.is_dir():
+            raise RetryError(f"{root} is not there, and holds what is recorded: is its disk mounted?")
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RetryError(f"{root} cannot be made: {error}; is its disk mounted?") from error
+
+
 def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: int) -> None:
+    with transaction(settings.registry_url) as connection:
+        known = next(e for e in manifest.read(connection, job_id) if (e.kind, e.name) == (manifest.TOPIC, name))
+    broker = Broker(settings)
+    refuse_foreign(name, known.resource_id, broker.topic(name))
     with side_effect("topic.create"):
-        topic_id = Broker(settings).create_topic(name, like, partitions, cleanup="delete")
+        topic_id = broker.create_topic(name, like, partitions, cleanup="delete")
     _made(settings, job_id, manifest.TOPIC, name, topic_id)
+
+
+def refuse_foreign(name: str, topic_id: str | None, found: Topic | None) -> None:
+    """Check that a topic that is to be made, and is there, is what an attempt before this one left.
+
+    Args:
+        name: The topic.
+        topic_id: Its id as it was recorded; None when its maker died before that, and so wrote nothing into it.
+        found: What stands under the name.
+
+    Raises:
+        RefusedError: It is another's.
+    """
+    if found is None or found.id == topic_id:
+        return
+    if topic_id is not None:
+        raise RefusedError(
+            "output.topic", f"{name} was made anew by somebody: its id is {found.id}", "Look whose it is"
+        )
+    if any(found.latest.values()):
+        raise RefusedError("output.topic", f"{name} holds records, and its id is not recorded", "Look whose it is")
 
 
 def _tables(settings: Settings, generation: Generation, pipeline: Pipeline) -> None:
@@ -181,6 +230,10 @@ def table(spark: SparkSession, settings: Settings, generation: Generation, name:
 def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:
     with side_effect("manifest.made"), transaction(settings.registry_url) as connection:
         wanted = manifest.made(connection, job_id, kind, name, resource_id)
+        own = kind == manifest.FOLDER or owners.may_delete(connection, job_id, kind, name)
+    if not wanted and not own:
+        # Collected meanwhile, and the name is another's since.
+        raise _aborted(job_id)
     if not wanted:
         # Whoever aborted it has deleted what there was; this came later, and nobody else knows of it.
         with side_effect("manifest.take_back"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from rewind.control import collect
+from rewind.control import collect, owners
+from rewind.control.database import transaction
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.settings import Settings
 
@@ -30,5 +31,9 @@ def run(settings: Settings, dry_run: bool) -> None:
             refused.append(due.job_id)
     for name in collect.unlisted(settings):
         log.warning("in no manifest, left alone: %s", name)
+    with transaction(settings.registry_url) as connection:
+        contested = owners.contested(connection)
+    for each in contested:
+        log.warning("%s", each.told())
     if refused:
         raise RetryError(f"not collected: {', '.join(refused)}")

@@ -16,7 +16,7 @@ from rewind.control import chunk_log, progress, supervise
 from rewind.control.chunk_log import Chunk
 from rewind.control.database import now, transaction
 from rewind.control.guard import Guard
-from rewind.core import chunks
+from rewind.core import chunks, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.offsets import OffsetRange, Ranges, Vector, ends
@@ -175,7 +175,7 @@ class Feeding:
 
 def feed_path(settings: Settings, job_id: str) -> str:
     """Return the path of a generation's feed, which it owns with its folder."""
-    return str(supervise.generation_folder(settings, job_id) / "feed")
+    return str(names.inside(supervise.generation_folder(settings, job_id), "feed", "feed"))
 
 
 def taken_over(spark: SparkSession, place: str) -> bool:

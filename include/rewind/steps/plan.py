@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import Mirror
 from rewind.adapters.session import session
-from rewind.control import bundle, generations, pipelines, plannings, requests, rewinds, supervise, tables
+from rewind.control import bundle, generations, owners, pipelines, plannings, requests, rewinds, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.ports import Lifecycle
@@ -57,6 +57,8 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
     proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
     with side_effect("rewind.open"), transaction(settings.registry_url) as connection:
         plannings.refuse_aborted(connection, rewind_id)
+        outputs = (made.output_topic, made.dead_letter_topic)
+        owners.check(connection, owners.of_job(pipeline, made.job_id, made.config, outputs))
         rewinds.store_plan(connection, made)
         if not dry_run:
             rewinds.open_rewind(connection, rewind_id, made)

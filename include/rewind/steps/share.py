@@ -13,6 +13,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
+from rewind.steps import allocate
 
 
 def refuse_leftover(settings: Settings, pipeline: Pipeline) -> None:
@@ -64,5 +65,7 @@ def _table(settings: Settings, generation: Generation, pipeline: Pipeline, name:
 
 
 def _topic(settings: Settings, name: str, like: Topic) -> str:
+    broker = Broker(settings)
+    allocate.refuse_foreign(name, None, broker.topic(name))
     # Kafka keeps at least the last record of every key, and that is what the topic is for.
-    return Broker(settings).create_topic(name, like, len(like.latest), cleanup="compact")
+    return broker.create_topic(name, like, len(like.latest), cleanup="compact")

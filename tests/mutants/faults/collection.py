@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.fault import COMPARISON, EFFECT, GUARD, VALUE, Fault
+from tests.mutants.fault import COMPARISON, EFFECT, GUARD, REACTION, VALUE, Fault
 
 WITHIN_GRACE = Fault(
     "standby-collected-within-its-grace",
@@ -56,5 +56,50 @@ FAULTS = (
     Fault("withdrawn-thing-made", GUARD, "manifest.made", " & schema.manifest.c.state.in_((NAMED, MADE))", ""),
     Fault("made-thing-not-withdrawn", EFFECT, "manifest.withdraw", ".in_((NAMED, MADE))", ".in_((NAMED,))"),
     Fault("deletion-beyond-the-mirror-recorded", GUARD, "deletions.look", "if missing(wanted, covered):", "if False:"),
+    Fault(
+        "listed-by-another-and-collected",
+        GUARD,
+        "collect.collect",
+        "owners.refuse_contested(connection, job_id)",
+        "pass",
+    ),
+    Fault(
+        "hidden-topic-refused-alone", REACTION, "collect._delete", "except DeniedError:", "except IsADirectoryError:"
+    ),
+    Fault("absent-on-a-disk-that-is-away", GUARD, "collect._below", "if not root.is_dir():", "if False:"),
+    Fault(
+        "output-never-released", EFFECT, "owners.release", "& (_table.c.space == OUTPUT)", '& (_table.c.space == "")'
+    ),
+    Fault("base-released-too-soon", GUARD, "owners.release", "if base not in {", "if base + '?' not in {"),
+    Fault(
+        "second-owner",
+        GUARD,
+        "owners.check",
+        "if found is not None and found.owner != claim.owner:",
+        "if False:",
+    ),
+    Fault("strangers-topic-taken", GUARD, "refuse_foreign", "if any(found.latest.values()):", "if False:"),
+    Fault("topic-made-anew-taken", GUARD, "refuse_foreign", "if topic_id is not None:", "if False:"),
+    Fault("taken-back-from-another", GUARD, "allocate._made", "if not wanted and not own:", "if False:"),
+    Fault("root-made-on-a-bare-mount", GUARD, "allocate._roots", "if known and not root.is_dir():", "if False:"),
+    Fault("group-in-use-taken", GUARD, "refuse_leftovers", "preflight.refuse_group_in_use(job, broker)", "pass"),
+    Fault(
+        "mirror-without-an-owner",
+        GUARD,
+        "streams.wish",
+        "owners.claim(connection, [owners.of_mirror(owner)])",
+        "pass",
+    ),
+    Fault("case-tells-names-apart", VALUE, "names.fold", ".casefold()", ""),
+    Fault("denied-taken-for-absent", GUARD, "broker._describe", 'raise _denied(name, "Describe")', "return None"),
+    Fault("error-taken-for-there", GUARD, "broker._describe", "    if code:\n", "    if False:\n"),
+    Fault(
+        "plan-without-owners",
+        GUARD,
+        "plan._plan",
+        "owners.check(connection, owners.of_job(pipeline, made.job_id, made.config, outputs))",
+        "pass",
+    ),
+    Fault("staging-announced", VALUE, "sharing.read_from", 'if config.get("shared")', "if False"),
     Fault("deletion-without-a-reason", GUARD, "deletions.record", "if not reason.strip():", "if False:"),
 )
