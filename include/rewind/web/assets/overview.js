@@ -32,7 +32,7 @@ function live({ live: job, epoch, mirror, source_topic: topic }) {
     ["Rate", rate(job.rate)],
     ["Last batch", ago(job.last_batch_at)],
     job.watermark && ["Watermark", instant(job.watermark.at)],
-    ["Mirror", mirror ? ["driver ", badge(mirror.driver.state), ` ${behind(mirror.lag)}, last commit ${ago(mirror.committed_at)}`] : `none of ${topic}`],
+    ["Mirror", mirror ? ["driver ", badge(mirror.driver.state), ` ${behind(mirror.lag)}, last commit ${ago(mirror.committed_at)}`, mirror.note && `; ${mirror.note}`] : `none of ${topic}`],
     job.note && ["Note", job.note],
   );
 }
