@@ -195,6 +195,10 @@ def test_records_come_by_partition_and_offset(kafka, name):
 # --- transactions, and clocks
 
 
+KEPT = {"retention.ms": "-1"}
+"""No retention takes away what tests date long ago."""
+
+
 def keyed(count, at=1_757_000_000_000):
     return [(b"k", at)] * count
 
@@ -206,7 +210,7 @@ def ends(kafka, name):
 
 def test_an_open_transaction_holds_back_all_that_comes_after_it(kafka, name):
     """Case P08."""
-    kafka.make(name, 2)
+    kafka.make(name, 2, **KEPT)
     kafka.append(name, 0, keyed(10))
     hangs = kafka.transaction()
     hangs.append(name, 0, keyed(5))
@@ -226,7 +230,7 @@ def test_an_open_transaction_holds_back_all_that_comes_after_it(kafka, name):
 
 
 def test_what_reads_uncommitted_records_waits_for_no_transaction(kafka, name):
-    kafka.make(name)
+    kafka.make(name, **KEPT)
     kafka.append(name, 0, keyed(2))
     kafka.transaction().append(name, 0, keyed(5))
     assert ends(kafka, name) == ({0: 2}, {0: 7})
@@ -235,7 +239,7 @@ def test_what_reads_uncommitted_records_waits_for_no_transaction(kafka, name):
 
 
 def test_a_transaction_that_is_taken_back_leaves_offsets_without_records(kafka, name):
-    kafka.make(name)
+    kafka.make(name, **KEPT)
     first, second = kafka.transaction(), kafka.transaction()
     first.append(name, 0, keyed(3))
     second.append(name, 0, keyed(2))
@@ -248,7 +252,7 @@ def test_a_transaction_that_is_taken_back_leaves_offsets_without_records(kafka, 
 
 
 def test_times_are_the_producer_s_in_whatever_order(kafka, name):
-    kafka.make(name, 1, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    kafka.make(name, 1, **KEPT, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
     times = [1_757_000_000_005, 1_757_000_000_001, 0, 4_102_444_800_000, 4_102_444_800_000]
     kafka.append(name, 0, [(b"k", at) for at in times])
     assert [(record.timestamp, record.timestamp_type) for record in kafka.read_all(name)] == [(at, 0) for at in times]

@@ -144,7 +144,7 @@ def _plan(random: Random, log: Log, mirrored: Any, kafka: Any, topic: str) -> No
             make_plan(asked, pipeline, CODE, world, NOW)
         return
     plan = make_plan(asked, pipeline, CODE, world, NOW)
-    assert (plan.start, plan.end) == (expected.start, expected.end)
+    assert (plan.start, plan.end) == (expected.start, expected.end), (topic, asked, expected, plan)
     assert [line for line in plan.warnings if "open transaction" in line] == range_oracle.held(log)
     _told(plan, expected)
 

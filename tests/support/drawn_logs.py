@@ -16,7 +16,8 @@ STEP = 1_000
 CLOCKS = ("in order", "equal", "backwards", "out of order", "ahead and behind", "the broker's")
 TO_COME = 3_800_000_000_000
 """Later than the marks of any transaction, which have the broker's time: each record then begins a segment."""
-FOR_EVER = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+FOR_EVER = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+"""Settings of a topic that takes any time, and whose records no retention takes away meanwhile: they look old."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rewind.core import periods
+from rewind.core import dated_range, periods
+from rewind.core.asked_range import Sight
 from rewind.core.offsets import OffsetRange as R
 from rewind.core.periods import Period, Span, Strays, milliseconds
+from tests.support.fakes import mirror, topic
 
 
 def spans(*times, records=10):
@@ -65,3 +67,19 @@ def test_of_very_many_mixed_commits_all_between_them_is_read_at_once():
 )
 def test_an_instant_is_the_first_timestamp_that_is_not_before_it(microseconds, expected):
     assert milliseconds(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)) == expected
+
+
+def test_of_a_commit_that_a_range_cuts_the_part_within_it_is_read():
+    looked = Looked(4)
+    assert periods.strays(spans((50, 59)), {0: R(6, 10)}, Period(0, 10), looked) == Strays(4, 0)
+    assert looked.parts == [{0: [R(6, 10)]}]
+
+
+def test_what_the_mirror_has_read_since_it_was_looked_at_belongs_to_no_plan_of_that_look():
+    class Newer:
+        def within(self, _topic, _period):
+            return {0: R(5, 120), 1: R(70, 80), 2: R(0, 3)}
+
+    now = datetime(2025, 9, 10, tzinfo=UTC)
+    seen = Sight(topic({0: 0, 1: 0}, {0: 100, 1: 60}), mirror({0: (0, 100), 1: (0, 60)}), Newer(), {}, now)
+    assert dated_range.dated("2025-09-04T00:00:00Z", "", seen).found == {0: R(5, 100)}
