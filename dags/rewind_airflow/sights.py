@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection
@@ -12,9 +12,10 @@ from rewind.control import generations, leases, progress, streams
 from rewind.control.database import transaction
 from rewind.core import names, offsets
 from rewind.core.errors import RetryError
-from rewind.core.offsets import Vector
+from rewind.core.offsets import Ranges, Vector
 from rewind.core.plan import Plan
 from rewind.core.settings import Settings
+from rewind.core.world import Topic, held_back
 
 # Two looks wide, so that each minute has one.
 LAG_SECONDS = 20
@@ -27,9 +28,10 @@ class Race:
     Attributes:
         candidate: Candidate's position.
         live: Live's position.
-        end: Kafka's end.
+        end: The end of what can be read: no candidate passes an open transaction.
         driven: Whether the candidate's driver lives.
         quarantined: How the candidate last failed, when it is set aside; else empty.
+        held: Offsets that are written and cannot be read yet, by partition.
     """
 
     candidate: Vector
@@ -37,6 +39,7 @@ class Race:
     end: Vector
     driven: bool
     quarantined: str
+    held: Ranges = field(default_factory=dict)
 
     @property
     def behind_live(self) -> int:
@@ -45,11 +48,11 @@ class Race:
 
     @property
     def lag(self) -> int:
-        """Offsets that the candidate lacks to reach Kafka's end."""
+        """Offsets that the candidate lacks to reach the end of what can be read."""
         return offsets.behind(self.candidate, self.end)
 
     def close(self, gate: int) -> bool:
-        """Return whether the candidate runs within the gate of live, and of Kafka's end unless live is as far."""
+        """Return whether the candidate runs within the gate of live, and of what can be read unless live is as far."""
         allowed = max(gate, offsets.behind(self.live, self.end))
         return self.driven and self.behind_live <= gate and self.lag <= allowed
 
@@ -64,20 +67,23 @@ def race(settings: Settings, plan: Plan) -> Race:
         candidate, live = _position(connection, plan.job_id), _position(connection, plan.live_job_id)
         driven, quarantined = _driven(connection, plan.job_id), _quarantined(connection, plan.job_id)
     # Outside of the transaction: a slow broker must not lock the registry.
-    end = _end(settings, plan.topic, str(plan.config["isolation"]))
-    return Race(candidate, live, end, driven, quarantined)
+    topic = _described(settings, plan.topic, str(plan.config["isolation"]))
+    return Race(candidate, live, topic.latest, driven, quarantined, topic.held())
 
 
 def of_stream(settings: Settings, owner: str) -> str:
     """Return position and, once a minute, lag of a stream as one line for a log."""
     try:
         with transaction(settings.registry_url) as connection:
-            position, topic = _position(connection, owner), _topic(connection, owner)
+            position, (topic, isolation) = _position(connection, owner), _source(connection, owner)
         at = f"at {offsets.to_spark_json(topic, position)}"
         # To ask Kafka costs more than the rest of a look.
         if datetime.now(UTC).second >= LAG_SECONDS:
             return at
-        return f"{at}, {offsets.behind(position, _end(settings, topic)):,} behind Kafka's end"
+        seen = _described(settings, topic, isolation)
+        return "; ".join(
+            (f"{at}, {offsets.behind(position, seen.end()):,} behind Kafka's end", *held_back(seen.held()))
+        )
     except RetryError as error:
         return f"position or lag unknown ({error})"
 
@@ -87,12 +93,15 @@ def _position(connection: Connection, owner: str) -> Vector:
     return progress.position(connection, owner, generation.handoff if generation else None)
 
 
-def _topic(connection: Connection, owner: str) -> str:
+def _source(connection: Connection, owner: str) -> tuple[str, str]:
+    """Return the topic that a stream reads, and its isolation level."""
     generation = generations.find(connection, owner)
-    return generation.source_topic if generation else owner.removeprefix(names.mirror_owner(""))
+    if generation is None:
+        return owner.removeprefix(names.mirror_owner("")), "read_committed"
+    return generation.source_topic, str(generation.frozen["config"].get("isolation", "read_committed"))
 
 
-def _end(settings: Settings, topic: str, isolation: str = "read_committed") -> Vector:
+def _described(settings: Settings, topic: str, isolation: str) -> Topic:
     # Kafka's client takes longer to import than the rest of a look.
     from rewind.control.broker import Broker
 
@@ -100,7 +109,7 @@ def _end(settings: Settings, topic: str, isolation: str = "read_committed") -> V
     found = Broker(settings, isolation).topic(topic)
     if found is None:
         raise RetryError(f"Kafka has no topic {topic}")
-    return found.latest
+    return found
 
 
 def _driven(connection: Connection, owner: str) -> bool:

@@ -20,6 +20,7 @@ from rewind.core.observing import ROLL_BACK, next_look
 from rewind.core.offsets import lower, total
 from rewind.core.plan import REPAIR, Plan
 from rewind.core.settings import Settings
+from rewind.core.world import held_back
 from rewind_airflow import links, notify, run, sights, steps, supervision
 from rewind_airflow.notify import Drifted, Quarantined
 from rewind_airflow.reactions import final_reactions
@@ -112,12 +113,13 @@ class CatchUp(Wait):
         since = context["ti"].get_first_reschedule_date(context)
         race = sights.race(settings, plan)
         gate = int(plan.config["lag_gate"])
-        text = "%s at %s: %s behind live, %s behind Kafka's end; gate %s"
-        self.log.info(text, plan.job_id, race.candidate, race.behind_live, race.lag, gate)
+        text = "%s at %s: %s behind live, %s behind what can be read; gate %s%s"
+        held = "".join(f"; {line}" for line in held_back(race.held))
+        self.log.info(text, plan.job_id, race.candidate, race.behind_live, race.lag, gate, held)
         return self._settle(settings, rewind_id, race, gate, since)
 
     def _settle(self, settings: Settings, rewind_id: str, race: Race, gate: int, since: datetime | None) -> bool:
-        evidence = {"behind_live": race.behind_live, "lag": race.lag, "gate": gate}
+        evidence = {"behind_live": race.behind_live, "lag": race.lag, "gate": gate, "held_back": total(race.held)}
         with transaction(settings.registry_url) as connection:
             problem = race.quarantined or _late(since, race)
             if problem:
@@ -202,7 +204,9 @@ class Observe(Wait):
 def _late(since: datetime | None, race: Race) -> str:
     if since is None or datetime.now(UTC) - since < CATCH_UP_LIMIT:
         return ""
-    return f"the candidate is {race.behind_live:,} offsets behind live after {CATCH_UP_LIMIT}: is it slower than live?"
+    # One that has read all it can waits; one that has not is slow.
+    why = "; ".join(held_back({} if race.lag else race.held)) or "is it slower than live?"
+    return f"the candidate is {race.behind_live:,} offsets behind live after {CATCH_UP_LIMIT}: {why}"
 
 
 def _comparison_due(connection: Connection, rewind_id: str, plan: Plan, last: timedelta) -> bool:

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import contextmanager
 
 import pytest
-from kafka import KafkaConsumer
 
 from rewind.control import broker as real
 from rewind.core.errors import RefusedError, RetryError
-from rewind.core.world import Topic
+from rewind.core.offsets import OffsetRange as R
+from rewind.core.world import Topic, held_back
 from tests.support.fakes import FakeBroker
+from tests.support.real_broker import COMPACTED, RealBroker
 from tests.support.signatures import public
 
 _numbers = itertools.count(1)
-
-
-class RealBroker(real.Broker):
-    """The real one, with what the owner of a topic and the member of a group do."""
-
-    @contextmanager
-    def member(self, group, topic):
-        consumer = KafkaConsumer(group_id=group, **{**self._options, "enable_auto_commit": False})
-        try:
-            # One that joins before it has heard of the topic is assigned nothing.
-            assert consumer.partitions_for_topic(topic)
-            consumer.subscribe([topic])
-            while not consumer.assignment():
-                consumer.poll(200)
-            yield
-        finally:
-            consumer.close()
-
-    def make(self, name, partitions=1, **config):
-        with self._admin() as admin:
-            admin.create_topics({name: {"num_partitions": partitions, "configs": config}}, wait_for_metadata=True)
-        return self.topic(name)
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.integration)])
@@ -214,13 +192,105 @@ def test_records_come_by_partition_and_offset(kafka, name):
     assert (len(places), places) == (12, sorted(places))
 
 
+# --- transactions, and clocks
+
+
+KEPT = {"retention.ms": "-1"}
+"""No retention takes away what tests date long ago."""
+
+
+def keyed(count, at=1_757_000_000_000):
+    return [(b"k", at)] * count
+
+
+def ends(kafka, name):
+    found = kafka.topic(name)
+    return found.latest, found.end()
+
+
+def test_an_open_transaction_holds_back_all_that_comes_after_it(kafka, name):
+    """Case P08."""
+    kafka.make(name, 2, **KEPT)
+    kafka.append(name, 0, keyed(10))
+    hangs = kafka.transaction()
+    hangs.append(name, 0, keyed(5))
+    kafka.append(name, 0, keyed(100))
+    kafka.append(name, 1, keyed(3))
+
+    found = kafka.topic(name)
+    assert (found.latest, found.end(), found.held()) == ({0: 10, 1: 3}, {0: 115, 1: 3}, {0: R(10, 115)})
+    assert held_back(found.held()) == [
+        "partition 0 is held back by an open transaction: readable to 10, written to 115"
+    ]
+    assert len(kafka.read_all(name)) == 13
+    hangs.commit()
+    # The marker that ends it takes an offset.
+    assert ends(kafka, name) == ({0: 116, 1: 3}, {0: 116, 1: 3})
+    assert len(kafka.read_all(name)) == 118
+
+
+def test_what_reads_uncommitted_records_waits_for_no_transaction(kafka, name):
+    kafka.make(name, **KEPT)
+    kafka.append(name, 0, keyed(2))
+    kafka.transaction().append(name, 0, keyed(5))
+    assert ends(kafka, name) == ({0: 2}, {0: 7})
+    assert ends(kafka.uncommitted(), name) == ({0: 7}, {0: 7})
+    assert (len(kafka.read_all(name)), len(kafka.uncommitted().read_all(name))) == (2, 7)
+
+
+def test_a_transaction_that_is_taken_back_leaves_offsets_without_records(kafka, name):
+    kafka.make(name, **KEPT)
+    first, second = kafka.transaction(), kafka.transaction()
+    first.append(name, 0, keyed(3))
+    second.append(name, 0, keyed(2))
+    kafka.append(name, 0, keyed(1))
+    first.abort()
+    assert ends(kafka, name) == ({0: 3}, {0: 7}), "the second is still open"
+    second.commit()
+    assert ends(kafka, name) == ({0: 8}, {0: 8})
+    assert [record.offset for record in kafka.read_all(name)] == [3, 4, 5]
+
+
+def test_times_are_the_producer_s_in_whatever_order(kafka, name):
+    kafka.make(name, 1, **KEPT, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    times = [1_757_000_000_005, 1_757_000_000_001, 0, 4_102_444_800_000, 4_102_444_800_000]
+    kafka.append(name, 0, [(b"k", at) for at in times])
+    assert [(record.timestamp, record.timestamp_type) for record in kafka.read_all(name)] == [(at, 0) for at in times]
+
+
+def test_times_are_the_broker_s_where_the_topic_says_so(kafka, name):
+    kafka.make(name, 1, **{"message.timestamp.type": "LogAppendTime"})
+    for at in (5, 3):
+        kafka.append(name, 0, keyed(2, at))
+    found = kafka.read_all(name)
+    times = [record.timestamp for record in found]
+    assert (times, {record.timestamp_type for record in found}) == (sorted(times), {1})
+    assert times[0] > 1_700_000_000_000
+
+
+def test_the_cleaner_leaves_the_newest_of_each_key_and_all_that_an_open_transaction_holds_back(kafka, name):
+    kafka.make(name, 1, **COMPACTED)
+    begun = 1_757_000_000_000
+    for number, key in enumerate((b"a", b"b", b"a", b"c")):
+        kafka.append(name, 0, [(key, begun + 1_000 * number)])
+    hangs = kafka.transaction()
+    hangs.append(name, 0, [(b"a", begun + 10_000)])
+    kafka.append(name, 0, [(b"b", begun + 20_000)])
+    kafka.clean(name)
+    assert [(record.offset, record.key) for record in kafka.read_all(name)] == [(1, b"b"), (2, b"a"), (3, b"c")]
+    assert ends(kafka, name) == ({0: 4}, {0: 6})
+    hangs.commit()
+    assert ends(kafka, name) == ({0: 7}, {0: 7})
+
+
 # --- the fake has no more and no less
 
 
 def test_the_fake_has_the_public_methods_of_the_real_one():
     fake = public(FakeBroker)
-    assert fake.pop("make")
-    assert fake.pop("member")
+    owners = {name: parameters for name, parameters in public(RealBroker).items() if name in fake}
+    assert owners.keys() == {"make", "member", "append", "transaction", "clean", "uncommitted"}
+    assert {name: fake.pop(name) for name in owners} == owners
     assert fake == public(real.Broker)
 
 

@@ -17,6 +17,7 @@ from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange as R
 from rewind.core.offsets import ends, starts
+from rewind.core.periods import Period, Strays, milliseconds
 from rewind.core.world import MirrorReader
 from rewind.steps.mirror import Writer
 from tests.support.fake_ports import FakeMirror
@@ -153,11 +154,37 @@ def test_where_compaction_works_all_holes_are_legal_and_bytes_grow(seen, broker)
     ],
 )
 def test_an_instant_is_the_first_offset_of_a_record_as_young_in_each_partition(seen, time, first):
-    assert seen.offsets_at("visits", at(time)) == first
+    assert since(seen, "visits", time) == first
 
 
-def test_an_instant_is_the_same_in_any_zone(seen):
-    assert seen.offsets_at("visits", at("10:05").astimezone(timezone(timedelta(hours=-9)))) == {0: 3, 1: 3}
+def since(seen, topic, time):
+    return starts(seen.within(topic, Period(since=milliseconds(at(time)))))
+
+
+def test_an_instant_is_the_same_in_any_zone():
+    assert milliseconds(at("10:05").astimezone(timezone(timedelta(hours=-9)))) == milliseconds(at("10:05"))
+    assert milliseconds(at("10:05:00.000001")) == milliseconds(at("10:05:00.001"))
+
+
+PERIODS = [
+    ("10:01", "10:03", {0: R(5, 6), 1: R(0, 2)}, 0),
+    ("10:00", "10:05", {0: R(2, 6), 1: R(0, 3)}, 1),
+    ("10:00", "10:05:00.001", {0: R(2, 6), 1: R(0, 3)}, 0),
+    ("10:05", "10:07", {0: R(3, 7)}, 1),
+    ("10:20", "10:21", {1: R(4, 5)}, 0),
+    (None, "10:01", {0: R(2, 3), 2: R(0, 1)}, 0),
+    (None, "10:20:00.001", {0: R(2, 7), 1: R(0, 5), 2: R(0, 1)}, 1),
+    ("10:06", None, {0: R(6, 7), 1: R(3, 5)}, 0),
+    ("11:00", "12:00", {}, 0),
+]
+
+
+@pytest.mark.parametrize(("first", "end", "held", "others"), PERIODS)
+def test_a_period_reaches_from_its_first_record_to_its_last_whatever_lies_between(seen, first, end, held, others):
+    asked = Period(*(None if time is None else milliseconds(at(time)) for time in (first, end)))
+    found = seen.within("visits", asked)
+    assert found == held
+    assert seen.strays("visits", found, asked) == Strays(others, 0)
 
 
 # --- other topics
@@ -177,7 +204,7 @@ def test_a_topic_that_is_deleted_and_made_again_begins_anew(seen, broker):
     """Case C04: rows of the old topic are not mixed with the new ones."""
     old = broker.make("orders")
     seen.append("orders", {0: R(0, 5)}, {(0, o): at("10:00") for o in range(5)})
-    assert (seen.state("orders").records, seen.offsets_at("orders", at("09:00"))) == (5, {0: 0})
+    assert (seen.state("orders").records, since(seen, "orders", "09:00")) == (5, {0: 0})
 
     broker.delete_topic("orders", old.id)
     assert seen.state("orders") is None
@@ -190,13 +217,13 @@ def test_a_topic_that_is_deleted_and_made_again_begins_anew(seen, broker):
     seen.append("orders", {0: R(1, 3)}, {(0, 1): at("08:00"), (0, 2): at("08:01")})
     found = seen.state("orders")
     assert (found.version, found.topic_id, found.records, found.covered) == (2, new.id, 2, {0: [R(1, 3)]})
-    assert seen.offsets_at("orders", at("08:00:30")) == {0: 2}
-    assert seen.offsets_at("orders", at("09:00")) == {}
+    assert since(seen, "orders", "08:00:30") == {0: 2}
+    assert since(seen, "orders", "09:00") == {}
 
 
 def refused(seen, topic):
     with pytest.raises(RefusedError) as raised:
-        seen.offsets_at(topic, at("10:00"))
+        seen.within(topic, Period())
     return raised.value.field, raised.value.problem, raised.value.cure.rpartition(" ")[2]
 
 

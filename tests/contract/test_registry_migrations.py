@@ -37,6 +37,7 @@ def first_release(url):
             schema.metadata.tables[name].drop(connection)
         for name in ("late_watermark", "closing_watermark"):
             connection.execute(text(f"ALTER TABLE progress DROP COLUMN {name}"))
+        connection.execute(text("ALTER TABLE mirror_commits DROP COLUMN times"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
 
 

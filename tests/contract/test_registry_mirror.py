@@ -13,7 +13,13 @@ from tests.support.fakes import TOPIC_ID
 
 def commit(version, end, topic_id=TOPIC_ID):
     return Commit(
-        version, topic_id, {0: R(0, end), 10: R(2**53, 2**53 + 1)}, {0: end - 1, 10: 1}, {0: [R(0, 1)]}, 2**40
+        version,
+        topic_id,
+        {0: R(0, end), 10: R(2**53, 2**53 + 1)},
+        {0: end - 1, 10: 1},
+        {0: [R(0, 1)]},
+        2**40,
+        {0: (-1, 2**53 + 1)},
     )
 
 

@@ -17,7 +17,8 @@ from rewind.control.observing import Look
 from rewind.control.supervise import Sighting
 from rewind.core.errors import IntegrityError, RetryError
 from rewind.core.horizon import Frontier
-from rewind.core.world import Batch
+from rewind.core.offsets import OffsetRange
+from rewind.core.world import Batch, Topic
 
 NEAR = Race(candidate={0: 950}, live={0: 1_000}, end={0: 1_020}, driven=True, quarantined="")
 
@@ -64,7 +65,31 @@ def test_catch_up_ends_within_the_gate_and_records_the_lag(context, opened, race
     opened()
     race(NEAR)
     assert CatchUp(task_id="catch_up").poke(context) is True
-    assert steps("catch_up") == [("done", {"behind_live": 50, "lag": 70, "gate": 100})]
+    assert steps("catch_up") == [("done", {"behind_live": 50, "lag": 70, "gate": 100, "held_back": 0})]
+
+
+HELD = Race({0: 10}, {0: 115}, {0: 10}, True, "", {0: OffsetRange(10, 115)})
+TOLD = "partition 0 is held back by an open transaction: readable to 10, written to 115"
+
+
+def test_catch_up_that_waits_for_an_open_transaction_says_so(context, opened, race, steps, capsys):
+    """Case P08, and a live job that reads what is not committed: the candidate cannot come nearer."""
+    opened()
+    race(HELD)
+    task = CatchUp(task_id="catch_up")
+    assert task.poke(context) is False
+    assert f"105 behind live, 0 behind what can be read; gate 100; {TOLD}" in capsys.readouterr().out
+    context["ti"].get_first_reschedule_date = lambda _: datetime.now(UTC) - timedelta(hours=1, seconds=1)
+    with pytest.raises(AirflowFailException, match=f"105 offsets behind live after 1:00:00: {TOLD}"):
+        task.poke(context)
+    assert steps("catch_up")[0][1]["held_back"] == 105
+
+
+def test_catch_up_does_not_wait_for_what_nobody_can_read(context, opened, race, steps):
+    opened()
+    race(Race({0: 10}, {0: 10}, {0: 10}, True, "", {0: OffsetRange(10, 10_115)}))
+    assert CatchUp(task_id="catch_up").poke(context) is True
+    assert steps("catch_up") == [("done", {"behind_live": 0, "lag": 0, "gate": 100, "held_back": 10_105})]
 
 
 def test_catch_up_looks_again_as_one_attempt(context, opened, race, steps):
@@ -299,7 +324,8 @@ def test_supervise_without_an_owner_means_the_live_job(installation, opened, con
 def test_a_look_costs_no_question_to_kafka_but_once_a_minute(installation, opened, monkeypatch):
     opened()
     asked = []
-    monkeypatch.setattr(sights, "_end", lambda *_: asked.append(1) or {0: 7})
+    seen = Topic("clicks", "id", {0: 0}, {0: 7}, written={0: 9})
+    monkeypatch.setattr(sights, "_described", lambda *_: asked.append(1) or seen)
 
     class Clock(datetime):
         second_now = 0
@@ -309,7 +335,10 @@ def test_a_look_costs_no_question_to_kafka_but_once_a_minute(installation, opene
             return datetime(2025, 9, 4, 7, 0, cls.second_now, tzinfo=zone)
 
     monkeypatch.setattr(sights, "datetime", Clock)
-    assert sights.of_stream(installation, "visits-g1") == 'at {"clicks":{"0":0}}, 7 behind Kafka\'s end'
+    assert sights.of_stream(installation, "visits-g1") == (
+        'at {"clicks":{"0":0}}, 9 behind Kafka\'s end; '
+        "partition 0 is held back by an open transaction: readable to 7, written to 9"
+    )
     Clock.second_now = sights.LAG_SECONDS
     assert sights.of_stream(installation, "visits-g1") == 'at {"clicks":{"0":0}}'
     assert asked == [1]

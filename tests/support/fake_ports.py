@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 
-from rewind.core import names
+from rewind.control import mirror_log
+from rewind.control.mirror_log import Commit
+from rewind.core import names, periods
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange, Ranges, Vector, merged, missing, reached
+from rewind.core.periods import Parts, Period, Span, Spans, Strays, milliseconds
 from rewind.core.world import Batch, BrokerReader, Generation, MirrorState
 
 BYTES = 100
@@ -20,12 +23,20 @@ BYTES = 100
 
 @dataclass
 class FakeMirror:
-    """The mirrors of a broker's topics, by topic and its id, and the Kafka timestamps of the records in them."""
+    """The mirrors of a broker's topics, by topic and its id, and the Kafka timestamps of the records in them.
+
+    While it is `older`, commits record no times, as those of older releases.
+    """
 
     broker: BrokerReader
     transactional: bool = False
     states: dict[tuple[str, str], MirrorState] = field(default_factory=dict)
     timestamps: dict[tuple[str, str], dict[tuple[int, int], datetime]] = field(default_factory=dict)
+    commits: dict[tuple[str, str], list[Commit]] = field(default_factory=dict)
+    deleted: dict[tuple[str, str], dict[int, list[OffsetRange]]] = field(default_factory=dict)
+    older: bool = False
+    looked: int = 0
+    """Records that were read, because what the commits recorded did not decide."""
 
     def state(self, topic: str) -> MirrorState | None:
         found = self.broker.topic(topic)
@@ -33,15 +44,39 @@ class FakeMirror:
         explained = self.transactional or (found is not None and found.compacted)
         return replace(state, legal_holes=state.holes) if state and explained else state
 
-    def offsets_at(self, topic: str, instant: datetime) -> Vector:
+    def within(self, topic: str, period: Period) -> Ranges:
+        key, spans = self._spans(topic)
+
+        def look(parts: Parts) -> Ranges:
+            found = [(p, o) for p, o, at in self._records(key, parts) if period.holds(at)]
+            places = {p: [o for q, o in found if q == p] for p, _ in found}
+            return {p: OffsetRange(min(offsets), max(offsets) + 1) for p, offsets in places.items()}
+
+        return periods.within(spans, period, look)
+
+    def strays(self, topic: str, ranges: Ranges, period: Period) -> Strays:
+        key, spans = self._spans(topic)
+        count = lambda parts: sum(not period.holds(at) for _, _, at in self._records(key, parts))  # noqa: E731
+        return periods.strays(spans, ranges, period, count)
+
+    def _records(self, key: tuple[str, str], parts: Parts) -> list[tuple[int, int, int]]:
+        """Return the records at some offsets, with their timestamps."""
+        there = self.timestamps.get(key, {}).items()
+        found = [(p, o, milliseconds(at)) for (p, o), at in there if _stands(o, parts.get(p, ()))]
+        self.looked += len(found)
+        return found
+
+    def _spans(self, topic: str) -> tuple[tuple[str, str], Spans]:
         if self.broker.topic(topic) is None:
             raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
         state = self.state(topic)
         if state is None:
             raise RefusedError("source.topic", f"{topic!r} has no mirror", f"Start it with the DAG mirror_{topic}")
-        stamps = self.timestamps.get((topic, state.topic_id), {})
-        young = sorted((place for place, at in stamps.items() if at >= instant), reverse=True)
-        return dict(young)
+        key = (topic, state.topic_id)
+        if key in self.commits:
+            return key, mirror_log.spans(self.commits[key], self.deleted.get(key, {}))
+        # A test has said what it holds, and not by which commits.
+        return key, {p: [Span(part, len(part), None) for part in parts] for p, parts in state.covered.items()}
 
     def append(self, topic: str, ranges: Ranges, records: Mapping[tuple[int, int], datetime]) -> None:
         """Mirror a batch that reads these offsets and finds records, with these timestamps, at some of them."""
@@ -51,6 +86,7 @@ class FakeMirror:
         there = {p: [OffsetRange(o, o + 1) for q, o in records if q == p] for p in ranges}
         old = self.states.get((topic, found.id)) or MirrorState(0, found.id, {}, {}, {}, 0, 0)
         lacking = {p: missing(r, merged(there[p])) for p, r in ranges.items()}
+        self._commit((topic, found.id), ranges, records, lacking)
         self.states[topic, found.id] = replace(
             old,
             version=self._newest_version(topic) + 1,
@@ -61,6 +97,19 @@ class FakeMirror:
             bytes=old.bytes + BYTES * len(records),
         )
 
+    def _commit(
+        self,
+        key: tuple[str, str],
+        ranges: Ranges,
+        records: Mapping[tuple[int, int], datetime],
+        lacking: Mapping[int, list[OffsetRange]],
+    ) -> None:
+        stamps = {p: sorted(milliseconds(at) for (q, _), at in records.items() if q == p) for p in ranges}
+        times = {p: (ats[0], ats[-1]) for p, ats in stamps.items() if ats and not self.older}
+        counts = {p: len(ats) for p, ats in stamps.items()}
+        made = Commit(self._newest_version(key[0]) + 1, key[1], dict(ranges), counts, lacking, BYTES, times)
+        self.commits.setdefault(key, []).append(made)
+
     def _newest_version(self, topic: str) -> int:
         # Version 0 makes the table; it holds what comes under all ids of the name.
         return max((state.version for (name, _), state in self.states.items() if name == topic), default=0)
@@ -70,8 +119,13 @@ class FakeMirror:
         found = self.broker.topic(topic)
         assert found is not None
         old, more = self.states[topic, found.id], {partition: [gone]}
+        self.deleted[topic, found.id] = _added(self.deleted.get((topic, found.id), {}), more)
         holes, legal = _added(old.holes, more), _added(old.legal_holes, more)
         self.states[topic, found.id] = replace(old, holes=holes, legal_holes=legal)
+
+
+def _stands(offset: int, parts: Sequence[OffsetRange]) -> bool:
+    return any(part.start <= offset < part.end for part in parts)
 
 
 def _added(

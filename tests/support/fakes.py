@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import functools
+import itertools
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from rewind.core.world import Generation, MirrorState, Topic
 from tests.support.fake_ports import BYTES, FakeLifecycle, FakeMirror
 
 TOPIC = "visits"
+BEGUN = 1_757_000_000_000
+"""What a broker's own clock says first, in milliseconds."""
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 PIPELINE = Pipeline("visits_converter", TOPIC, "event_id STRING", "visits_converted")
 CODE = Code("b2", {"main/stream.py": "s1", "logic.py": "l2"}, {"main/stream.py": "s1", "logic.py": "l1"}, "e STRING")
@@ -50,12 +53,28 @@ class FakeBroker:
     records: dict[str, list[SimpleNamespace]] = field(default_factory=dict)
     positions: dict[str, dict[str, Vector]] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
+    isolation: str = "read_committed"
+    clock: Callable[[], int] = field(default_factory=lambda: functools.partial(next, itertools.count(BEGUN, 7)))
 
     def topics(self) -> list[str]:
         return sorted(self.described)
 
     def topic(self, name: str) -> Topic | None:
-        return self.described.get(name)
+        found = self.described.get(name)
+        stable = self._stable(name)
+        return replace(found, latest={**found.latest, **stable}, written=found.latest) if found and stable else found
+
+    def _stable(self, name: str) -> Vector:
+        """Return where the first open transaction of each partition begins, for those who wait for it to end."""
+        waiting = [r for r in self.records.get(name, ()) if r.transaction is not None and r.transaction.ended is None]
+        first: Vector = {}
+        for record in waiting if self.isolation == "read_committed" else ():
+            first.setdefault(record.partition, record.offset)
+        return first
+
+    def uncommitted(self) -> FakeBroker:
+        """Return the same broker for those who do not wait for transactions to end."""
+        return replace(self, isolation="read_uncommitted")
 
     def make(self, name: str, partitions: int = 1, **config: str) -> Topic:
         """Make a topic as its owner would: `make("visits", 2, **{"cleanup.policy": "compact"})`."""
@@ -114,14 +133,85 @@ class FakeBroker:
         return self.positions.pop(group, None) is not None
 
     def send(self, topic: str, key: bytes, value: bytes | None) -> None:
+        partition = hash(key) % len(self.described[topic].latest)
+        self._append(topic, partition, None, key=key, value=value, timestamp=self.clock())
+
+    def append(self, topic: str, partition: int, written: Sequence[tuple[bytes, int]]) -> None:
+        """Write records as another producer does: keys, and timestamps in milliseconds."""
+        self._written(topic, partition, written, None)
+
+    def transaction(self) -> FakeTransaction:
+        """Begin a transaction; it is open until it is ended."""
+        return FakeTransaction(self)
+
+    def clean(self, topic: str) -> None:
+        """Let the log cleaner of a compacted topic work: below an open transaction the newest of each key stays."""
+        stable, newest = self._stable(topic), {}
+        for record in self.records[topic]:
+            if _read(record) and record.offset < stable.get(record.partition, record.offset + 1):
+                newest[record.partition, record.key] = record.offset
+        self.records[topic] = [
+            record
+            for record in self.records[topic]
+            if record.offset >= stable.get(record.partition, record.offset + 1)
+            or (_read(record) and record.offset == newest[record.partition, record.key])
+        ]
+
+    def _written(
+        self, topic: str, partition: int, written: Sequence[tuple[bytes, int]], transaction: FakeTransaction | None
+    ) -> None:
+        broker_s = self.described[topic].config.get("message.timestamp.type") == "LogAppendTime"
+        for key, at in written:
+            timestamp = self.clock() if broker_s else at
+            self._append(topic, partition, transaction, key=key, value=b"v", timestamp=timestamp, by=int(broker_s))
+
+    def _append(
+        self, topic: str, partition: int, transaction: FakeTransaction | None, *, by: int = 0, **record: Any
+    ) -> None:
+        """Write a record, or the marker that ends a transaction in a partition, which has no key."""
         found = self.described[topic]
-        partition = hash(key) % len(found.latest)
         offset = found.latest[partition]
-        self.records[topic].append(SimpleNamespace(partition=partition, offset=offset, key=key, value=value))
+        place = {"partition": partition, "offset": offset, "timestamp_type": by, "transaction": transaction}
+        self.records[topic].append(SimpleNamespace(**place, **record))
         self.described[topic] = replace(found, latest={**found.latest, partition: offset + 1})
 
     def read_all(self, topic: str) -> list[Any]:
-        return sorted(self.records.get(topic, []), key=lambda record: (record.partition, record.offset))
+        stable = self._stable(topic)
+        there = [r for r in self.records.get(topic, []) if r.offset < stable.get(r.partition, r.offset + 1)]
+        found = [r for r in there if _read(r) or (self.isolation == "read_uncommitted" and r.key is not None)]
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def _read(record: Any) -> bool:
+    """Return whether those who wait for transactions to end read a record: no marker, and not taken back."""
+    return record.key is not None and (record.transaction is None or record.transaction.ended == "committed")
+
+
+@dataclass(eq=False)
+class FakeTransaction:
+    """Records of several partitions that are read together, or never."""
+
+    broker: FakeBroker
+    ended: str | None = None
+    touched: dict[tuple[str, int], None] = field(default_factory=dict)
+
+    def append(self, topic: str, partition: int, written: Sequence[tuple[bytes, int]]) -> None:
+        """Write records: keys, and timestamps in milliseconds."""
+        self.touched[topic, partition] = None
+        self.broker._written(topic, partition, written, self)
+
+    def commit(self) -> None:
+        """End it: what it wrote can be read."""
+        self._end("committed")
+
+    def abort(self) -> None:
+        """End it: what it wrote is never read."""
+        self._end("aborted")
+
+    def _end(self, how: str) -> None:
+        self.ended = how
+        for topic, partition in self.touched:
+            self.broker._append(topic, partition, self, key=None, value=None, timestamp=self.broker.clock())
 
 
 def topic(earliest: Vector, latest: Vector, topic_id: str = TOPIC_ID, **config: str) -> Topic:

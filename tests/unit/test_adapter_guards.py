@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -118,3 +119,29 @@ def test_a_write_that_neither_landed_nor_is_held_is_an_error(monkeypatch):
     monkeypatch.setattr(delta_log, "versions", lambda *_: [])
     with pytest.raises(IntegrityError, match="write 3 of job did not land"):
         delta_output._append(MagicMock(), "/table", Write("job", 3, 3, {0: OffsetRange(0, 5)}))
+
+
+def add(partition, first, last, records=2):
+    ends = {"minValues": first, "maxValues": last}
+    values = {name: {"partition": partition, **({"timestamp": at} if at else {})} for name, at in ends.items()}
+    return {"add": {"path": "a", "size": 1, "stats": json.dumps({"numRecords": records, **values})}}
+
+
+def test_times_of_a_commit_are_those_of_its_files_where_all_tell_theirs(tmp_path, monkeypatch):
+    added = [
+        add(0, "2025-09-04T10:00:00.005Z", "2025-09-04T10:00:00.007Z"),
+        # A session of another zone wrote it.
+        add(0, "2025-09-04T11:00:00.004+01:00", "2025-09-04T11:00:00.004+01:00"),
+        add(1, "1969-12-31T23:59:59.999Z", "2025-09-04T10:00:00.000Z"),
+        add(2, "2025-09-04T10:00:00.000Z", "+57647-08-03T01:00:00.000Z"),
+        add(3, "2025-09-04T10:00:00.000Z", "2025-09-04T10:00:00.000Z"),
+        add(3, None, None),
+    ]
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{7:020d}.json").write_text("\n".join(map(json.dumps, added)))
+    monkeypatch.setattr(delta_log.files, "read_text", lambda _, path: text_of(path))
+    found = delta_log.entry(None, str(tmp_path), 7)
+    begun = 1_756_980_000_000
+    assert found.times == {0: (begun + 4, begun + 7), 1: (-1, begun)}
+    assert found.counts == {0: 4, 1: 2, 2: 2, 3: 4}

@@ -95,7 +95,7 @@ def test_a_dry_run_tells_the_whole_plan():
     assert explain(MADE) == [
         f"Plan {MADE.id}: rewind of visits_converter as visits_converter-g2, beside visits_converter-g1",
         '  from     {"visits":{"0":10,"10":0}}  (asked: P9D)',
-        '  to       {"visits":{"0":1510,"10":500}}  (Kafka\'s end now; it moves on)',
+        '  to       {"visits":{"0":1510,"10":500}}  (the end of what can be read now; it moves on)',
         "  records  1,990 in 199,000 bytes; offsets 2,000",
         "  backfill 2 chunks, about 4 s",
         "  output   visits_converted-g2, dead letters to visits_converted-g2-dead",

@@ -7,8 +7,9 @@ Delta protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md, actio
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import files
 from rewind.core.errors import IntegrityError
+from rewind.core.periods import milliseconds
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class LogEntry:
         put: Files it added with other rows than there were.
         took: Files it took away with their rows.
         table: Delta's id of the table and its columns, where the commit states them.
+        times: Of a mirror, the earliest and latest Kafka timestamp of the records it added, in milliseconds since 1970,
+            per Kafka partition, from the same statistics; absent where a file tells none.
     """
 
     version: int
@@ -55,6 +59,7 @@ class LogEntry:
     put: int = 0
     took: int = 0
     table: tuple[str, tuple[str, ...]] | None = None
+    times: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def versions(spark: SparkSession, path: str, after: int) -> list[int]:
@@ -107,6 +112,7 @@ def parsed(version: int, text: str) -> LogEntry:
         transaction=(txn["appId"], txn["version"]) if txn else None,
         metadata=info.get("userMetadata", ""),
         counts=_counts(added),
+        times=_times(added),
         files=tuple(unquote(add["path"]) for add in added),
         removed=len(removed),
         bytes=sum(add["size"] for add in added),
@@ -131,12 +137,34 @@ def _one(actions: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
 
 def _counts(added: list[dict[str, Any]]) -> dict[int, int]:
     counts: dict[int, int] = {}
+    for partition, statistics in _of_partitions(added):
+        counts[partition] = counts.get(partition, 0) + statistics["numRecords"]
+    return counts
+
+
+def _times(added: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+    bounds: dict[int, list[int | None]] = {}
+    for partition, statistics in _of_partitions(added):
+        ends = (statistics.get(name, {}).get("timestamp") for name in ("minValues", "maxValues"))
+        bounds.setdefault(partition, []).extend(map(_instant, ends))
+    known = {p: [at for at in found if at is not None] for p, found in bounds.items()}
+    return {p: (min(ats), max(ats)) for p, ats in known.items() if len(ats) == len(bounds[p])}
+
+
+def _instant(text: str | None) -> int | None:
+    # A clock may be wrong by thousands of years, which the calendar of Python does not reach.
+    try:
+        return None if text is None else milliseconds(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_partitions(added: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return the Kafka partition of each file that tells it, with the statistics of the file."""
     for add in added:
         statistics = json.loads(add.get("stats") or "{}")
         if "partition" in statistics.get("minValues", {}):
-            partition = statistics["minValues"]["partition"]
-            counts[partition] = counts.get(partition, 0) + statistics["numRecords"]
-    return counts
+            yield statistics["minValues"]["partition"], statistics
 
 
 def _table(metadata: Mapping[str, Any] | None) -> tuple[str, tuple[str, ...]] | None:

@@ -31,6 +31,7 @@ from rewind.adapters import files
 from rewind.core import names
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange, Ranges, Vector
+from rewind.core.periods import Parts, Period
 from rewind.core.settings import Settings
 
 _HEADER = StructType().add("key", StringType()).add("value", BinaryType())
@@ -127,13 +128,32 @@ def at_any(parts: Mapping[int, Sequence[OffsetRange]]) -> Column:
     return reduce(Column.__or__, inside, F.lit(False))
 
 
-def offsets_at(spark: SparkSession, path: str, topic_id: str, instant: datetime) -> Vector:
-    """Return per partition the first mirrored offset whose Kafka timestamp is at or after an instant."""
-    rows = spark.read.format("delta").load(path)
-    wanted = rows.where((F.col("timestamp") >= F.lit(instant)) & (F.col("topic_id") == topic_id))
-    first = wanted.groupBy("partition").agg(F.min("offset").alias("first"))
+def of_period(period: Period) -> Column:
+    """Return whether a record's Kafka timestamp lies in a period."""
+    at = F.col("timestamp")
+    since = [] if period.since is None else [at >= F.timestamp_millis(F.lit(period.since))]
+    until = [] if period.until is None else [at < F.timestamp_millis(F.lit(period.until))]
+    return reduce(Column.__and__, [*since, *until], F.lit(True))
+
+
+def within(spark: SparkSession, path: str, topic_id: str, parts: Parts, period: Period) -> Ranges:
+    """Return per partition the offsets from the first to after the last record of a period, of those at some offsets.
+
+    A partition without one is absent.
+    """
+    first, last = F.min("offset").alias("first"), F.max("offset").alias("last")
+    found = _at(spark, path, topic_id, parts).where(of_period(period)).groupBy("partition").agg(first, last)
     # One row a partition of the topic.
-    return {row["partition"]: row["first"] for row in first.collect()}
+    return {row["partition"]: OffsetRange(row["first"], row["last"] + 1) for row in found.collect()}
+
+
+def count_outside(spark: SparkSession, path: str, topic_id: str, parts: Parts, period: Period) -> int:
+    """Return how many records at some offsets lie outside a period."""
+    return _at(spark, path, topic_id, parts).where(~of_period(period)).select("partition", "offset").distinct().count()
+
+
+def _at(spark: SparkSession, path: str, topic_id: str, parts: Parts) -> DataFrame:
+    return spark.read.format("delta").load(path).where(at_any(parts) & (F.col("topic_id") == topic_id))
 
 
 def first_offsets(

@@ -1,9 +1,9 @@
-"""The planner's view of the mirror: commit records of the registry, and one pruned query for instants."""
+"""The planner's view of the mirror: commit records of the registry, and pruned queries where these do not decide."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -13,9 +13,11 @@ from rewind.adapters.table_watch import Watch
 from rewind.control import mirror_changes, mirror_log
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
-from rewind.core import names
+from rewind.control.mirror_log import Commit
+from rewind.core import names, periods
 from rewind.core.errors import RefusedError
-from rewind.core.offsets import OffsetRange, Vector
+from rewind.core.offsets import OffsetRange, Ranges
+from rewind.core.periods import Period, Strays
 from rewind.core.settings import Settings
 from rewind.core.world import MirrorState, Topic
 
@@ -44,19 +46,38 @@ class Mirror:
         watch(self._settings, topic).look(self._spark)
         return read_state(self._settings, found, self._transactional)
 
-    def offsets_at(self, topic: str, instant: datetime) -> Vector:
-        """Return per partition the first mirrored offset at or after the instant; absent when there is none.
+    def within(self, topic: str, period: Period) -> Ranges:
+        """Return per partition the offsets from the first to after the last mirrored record of a period.
+
+        A partition that holds none is absent.
 
         Raises:
             RefusedError: The topic is not on the broker, or has no mirror.
         """
+        topic_id, spans = self._spans(topic)
+        path = mirror.table_path(self._settings, topic)
+        return periods.within(spans, period, lambda parts: mirror.within(self._spark, path, topic_id, parts, period))
+
+    def strays(self, topic: str, ranges: Ranges, period: Period) -> Strays:
+        """Return how many mirrored records at some offsets lie outside a period.
+
+        Raises:
+            RefusedError: The topic is not on the broker, or has no mirror.
+        """
+        topic_id, spans = self._spans(topic)
+        path = mirror.table_path(self._settings, topic)
+        count = partial(mirror.count_outside, self._spark, path, topic_id, period=period)
+        return periods.strays(spans, ranges, period, count)
+
+    def _spans(self, topic: str) -> tuple[str, periods.Spans]:
+        """Return the id of a topic, and what the commits of its mirror hold."""
         found = Broker(self._settings).topic(topic)
         if found is None:
             raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
-        if read_state(self._settings, found, self._transactional) is None:
+        commits, deleted = _recorded(self._settings, found)
+        if not commits:
             raise RefusedError("source.topic", f"{topic!r} has no mirror", f"Start it with the DAG mirror_{topic}")
-        path = mirror.table_path(self._settings, topic)
-        return mirror.offsets_at(self._spark, path, found.id, instant)
+        return found.id, mirror_log.spans(commits, deleted)
 
     def undeclared(self, topic: str, declared: StructType) -> list[str]:
         """Return fields that newest records of a topic hold and a schema does not declare; of a sample, some."""
@@ -75,9 +96,8 @@ def watch(settings: Settings, topic: str) -> Watch:
 
 def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorState | None:
     """Return what the mirror of a topic holds, from its commit records and from what others were seen to do to it."""
+    commits, deleted = _recorded(settings, topic)
     with transaction(settings.registry_url) as connection:
-        commits = mirror_log.commits(connection, topic.name, topic.id)
-        deleted = mirror_log.deletions(connection, topic.name, topic.id)
         changes = mirror_changes.recorded(connection, topic.name)
     found = mirror_log.state(commits, deleted, topic, transactional)
     if found is None or not changes:
@@ -85,3 +105,9 @@ def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorS
     newest = max(found.version, changes[-1].version)
     void = mirror_log.void(commits, deleted, changes, newest)
     return replace(found, void=void, changed=mirror_changes.said(changes, newest)) if void else found
+
+
+def _recorded(settings: Settings, topic: Topic) -> tuple[list[Commit], dict[int, list[OffsetRange]]]:
+    with transaction(settings.registry_url) as connection:
+        commits = mirror_log.commits(connection, topic.name, topic.id)
+        return commits, mirror_log.deletions(connection, topic.name, topic.id)

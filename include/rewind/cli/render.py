@@ -121,6 +121,8 @@ def mirrors_table(mirrors: Iterable[Mirror]) -> Table:
         version = "" if m.version is None else str(m.version)
         numbers = (position(m.position), count(m.lag), count(m.records), version, age)
         table.add_row(m.topic, _driver(m.driver), *numbers, proof(m.proof))
+        if m.note:
+            table.add_row("", Text(m.note, style="yellow"))
         for line in m.proof.told[1:] if m.proof else ():
             table.add_row("", Text(line, style="red"))
         if m.driver.paused:

@@ -31,7 +31,7 @@ from kafka.structs import OffsetAndMetadata
 
 from rewind.control import secret_file
 from rewind.core.errors import DeniedError, RefusedError, RetryError
-from rewind.core.offsets import Vector
+from rewind.core.offsets import Vector, higher
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
 
@@ -102,9 +102,12 @@ class Broker:
             if described is None:
                 return None
             partitions = sorted(p["partition_index"] for p in described["partitions"])
-            earliest = self._offsets(admin, name, partitions, OffsetSpec.EARLIEST)
-            latest = self._offsets(admin, name, partitions, OffsetSpec.LATEST)
-            return Topic(name, topic_id_text(described["topic_id"]), earliest, latest, _config(admin, name))
+            topic_id, config = topic_id_text(described["topic_id"]), _config(admin, name)
+            earliest = self._offsets(admin, name, partitions, OffsetSpec.EARLIEST, self._isolation)
+            # Written first: what is appended between the two looks must not pass for an open transaction.
+            written = self._offsets(admin, name, partitions, OffsetSpec.LATEST, "read_uncommitted")
+            latest = self._offsets(admin, name, partitions, OffsetSpec.LATEST, self._isolation)
+            return Topic(name, topic_id, earliest, latest, config, higher(written, latest))
 
     def create_topic(self, name: str, like: Topic, partitions: int, cleanup: str) -> str:
         """Create a topic with the size limits of another and return its id; harmless when it exists.
@@ -220,8 +223,8 @@ class Broker:
             finally:
                 consumer.close()
 
-    def _offsets(self, admin: Any, name: str, partitions: list[int], which: Any) -> Vector:
-        level = IsolationLevel[self._isolation.upper()]
+    def _offsets(self, admin: Any, name: str, partitions: list[int], which: Any, isolation: str) -> Vector:
+        level = IsolationLevel[isolation.upper()]
         found = admin.list_partition_offsets(
             {TopicPartition(name, p): which for p in partitions}, isolation_level=level
         )

@@ -20,6 +20,7 @@ from rewind.control.status_rewinds import RewindView
 from rewind.control.totals import Totals
 from rewind.core import lifecycle, names
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.offsets import Ranges, total
 from rewind.core.settings import Settings
 from rewind.core.world import BrokerReader
 
@@ -141,6 +142,10 @@ def _counted(counts: Callable[[Totals], Mapping[tuple[str, ...], int]], *labels:
     return lambda _, counted: ((dict(zip(labels, by, strict=True)), n) for by, n in counts(counted).items())
 
 
+def _held(held: Ranges | None) -> int | None:
+    return None if held is None else total(held)
+
+
 def _seconds(at: datetime | None) -> float | None:
     return None if at is None else at.replace(tzinfo=UTC).timestamp()
 
@@ -162,7 +167,18 @@ METRICS = (
         "Epoch of the live pointer; it grows by one with each switch.",
         lambda s, _: (({"pipeline": p.name}, p.epoch) for p in s.pipelines if p.live),
     ),
-    Metric("rewind_job_lag_offsets", GAUGE, "Offsets between position and Kafka's end.", _of_jobs(lambda j: j.lag)),
+    Metric(
+        "rewind_job_lag_offsets",
+        GAUGE,
+        "Offsets between position and the end of what was written.",
+        _of_jobs(lambda j: j.lag),
+    ),
+    Metric(
+        "rewind_job_held_back_offsets",
+        GAUGE,
+        "Offsets of its topic that it cannot read yet: an open transaction holds them back.",
+        _of_jobs(lambda j: _held(j.held)),
+    ),
     Metric("rewind_job_records_per_second", GAUGE, "Records a second, last minute.", _of_jobs(lambda j: j.rate)),
     Metric(
         "rewind_job_position_offsets",
@@ -203,8 +219,14 @@ METRICS = (
     Metric(
         "rewind_mirror_lag_offsets",
         GAUGE,
-        "Offsets between the mirror's position and Kafka's end.",
+        "Offsets between the mirror's position and the end of what was written.",
         lambda s, _: (({"topic": m.topic}, m.lag) for m in s.mirrors),
+    ),
+    Metric(
+        "rewind_mirror_held_back_offsets",
+        GAUGE,
+        "Offsets of the topic that its mirror cannot read yet: an open transaction holds them back.",
+        lambda s, _: (({"topic": m.topic}, _held(m.held)) for m in s.mirrors),
     ),
     Metric(
         "rewind_mirror_records",

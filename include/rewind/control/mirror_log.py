@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
 
 from rewind.control import schema
 from rewind.control.database import now
-from rewind.core.offsets import OffsetRange, Ranges, merged, without
+from rewind.core.offsets import OffsetRange, Ranges, merged, missing, without
+from rewind.core.periods import Span
 from rewind.core.table_changes import CHANGED, RESTORED, Change, fallen, holds
 from rewind.core.world import MirrorState, Topic
 
@@ -28,6 +29,8 @@ class Commit:
         counts: Records found in them, per partition.
         holes: Offsets in `ranges` at which no record was found.
         bytes: Bytes of the files it added.
+        times: Earliest and latest Kafka timestamp of its records, in milliseconds since 1970, per partition; absent
+            where they are not known, as in commits of older releases.
     """
 
     version: int
@@ -36,6 +39,7 @@ class Commit:
     counts: Mapping[int, int]
     holes: Mapping[int, list[OffsetRange]]
     bytes: int
+    times: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the body that also travels in the commit's user metadata."""
@@ -45,6 +49,7 @@ class Commit:
             "counts": {str(p): n for p, n in self.counts.items()},
             "holes": {str(p): [[r.start, r.end] for r in rs] for p, rs in self.holes.items()},
             "bytes": self.bytes,
+            "times": {str(p): list(bounds) for p, bounds in self.times.items()},
         }
 
 
@@ -57,6 +62,7 @@ def from_json(version: int, body: Mapping[str, Any]) -> Commit:
         counts={int(p): n for p, n in body["counts"].items()},
         holes={int(p): [OffsetRange(*r) for r in rs] for p, rs in body["holes"].items()},
         bytes=body["bytes"],
+        times={int(p): (first, last) for p, (first, last) in (body.get("times") or {}).items()},
     )
 
 
@@ -164,6 +170,19 @@ def deleted_offsets(connection: Connection, topic: str) -> int:
     table = schema.mirror_deletions
     query = select(func.sum(table.c.end - table.c.start)).where(table.c.topic == topic)
     return int(connection.execute(query).scalar() or 0)
+
+
+def spans(made: Iterable[Commit], deleted: Mapping[int, list[OffsetRange]]) -> dict[int, list[Span]]:
+    """Return what commits recorded of the times of their records, by partition, in the order of offsets."""
+    found: dict[int, list[Span]] = {}
+    for commit in made:
+        for p, wanted in commit.ranges.items():
+            there = missing(wanted, commit.holes.get(p, []))
+            if there:
+                part = OffsetRange(there[0].start, there[-1].end)
+                whole = not any(len(part.overlap(gone)) for gone in deleted.get(p, []))
+                found.setdefault(p, []).append(Span(part, commit.counts.get(p, 0), commit.times.get(p), whole))
+    return {p: sorted(parts, key=lambda span: span.part) for p, parts in sorted(found.items())}
 
 
 def newest_version(connection: Connection, topic: str) -> int:

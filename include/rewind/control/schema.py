@@ -254,6 +254,7 @@ mirror_commits = Table(
     Column("counts", JSON, nullable=False),
     Column("holes", JSON, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("times", JSON(none_as_null=True)),
     Column("at", DateTime, nullable=False),
 )
 

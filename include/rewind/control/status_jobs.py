@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, select, true
+from sqlalchemy import ColumnElement, Connection, select, true
 
 from rewind.control import progress, schema
 from rewind.control.database import vector_from_json
@@ -15,16 +15,16 @@ from rewind.control.status_drivers import ENDED, Driver, Drivers
 from rewind.control.status_watermark import Watermark, watermarks_of
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
-from rewind.core.offsets import Vector, behind
-from rewind.core.world import BrokerReader, Topic
+from rewind.core.offsets import Ranges, Vector, behind
+from rewind.core.world import BrokerReader, Topic, held_back
 
 RATE_WINDOW = timedelta(seconds=60)
 RATE_BATCHES = 100
 
 _table = schema.generations
-# What is frozen is long, and only its topic is shown.
+# What is frozen is long, and little of it is shown.
 _COLUMNS = [column for column in _table.c if column.name != "frozen"]
-_SOURCE = _table.c.frozen[("config", "source_topic")].as_string().label("source_topic")
+_FROZEN = [_table.c.frozen[("config", name)].as_string().label(name) for name in ("source_topic", "isolation")]
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ class Job:
         start: First offset of its own history, per partition.
         handoff: First offset its stream reads; None until it is fixed.
         position: Next offset its stream reads.
-        lag: Offsets between position and Kafka's end; None when that is unknown.
+        lag: Offsets between position and the end of what was written; None when that is unknown.
         rate: Records a second over the last minute; None before the first batch.
         last_batch_at: When its last batch was committed, UTC.
         driver: Its driver.
         grace_until: Until when it is kept for a rollback, UTC.
         note: What a reader should know besides, such as a recreated topic, a paused DAG, a watermark that stands still.
         watermark: Of a pipeline with state, its watermark; None before the first one.
+        held: Offsets that it cannot read yet, by partition: an open transaction holds them back; None when Kafka's
+            ends are unknown.
     """
 
     job_id: str
@@ -66,6 +68,7 @@ class Job:
     grace_until: datetime | None
     note: str = ""
     watermark: Watermark | None = None
+    held: Ranges | None = None
 
 
 class Ends:
@@ -105,7 +108,7 @@ class Jobs:
     def __init__(self, connection: Connection, now: datetime, *, pipeline: str = "", collected: bool = True) -> None:
         """Read the generations and repairs of a pipeline or of all, with those that have been collected or without."""
         wanted = _wanted(pipeline, collected)
-        rows = select(*_COLUMNS, _SOURCE).where(wanted).order_by(_table.c.created_at)
+        rows = select(*_COLUMNS, *_FROZEN).where(wanted).order_by(_table.c.created_at)
         self._rows = connection.execute(rows).all()
         mine = select(_table.c.job_id.label("owner")).where(wanted)
         self._newest = progress.newest_of(connection, mine)
@@ -127,7 +130,7 @@ class Jobs:
         source, handoff = row.source_topic or "", None if row.handoff is None else vector_from_json(row.handoff)
         last, watermark = self._newest.get(row.job_id), self._watermarks.get(row.job_id)
         position = {**(handoff or {}), **(last.end if last else {})}
-        lag, note = _lag(position, row, ends, source)
+        lag, held, note = lag_of(position, row, ends, source)
         driver = self._drivers.of(row.job_id, row.state)
         return Job(
             job_id=row.job_id,
@@ -146,18 +149,22 @@ class Jobs:
             grace_until=row.grace_until,
             note="; ".join(filter(None, (note, driver.paused, watermark.told() if watermark else ""))),
             watermark=watermark,
+            held=held,
         )
 
 
-def _lag(position: Vector, row: Row[Any], ends: Ends, source: str) -> tuple[int | None, str]:
+def lag_of(position: Vector, row: Any, ends: Ends, source: str) -> tuple[int | None, Ranges | None, str]:
+    """Return how many offsets a job lacks to the end of what was written, those held back from it, and what is told."""
     if row.state in ENDED or not position:
-        return None, ""
+        return None, None, ""
     topic = ends.topic(source)
     if topic is None:
-        return None, f"topic {source} is gone" if ends.known else ""
+        return None, None, f"topic {source} is gone" if ends.known else ""
     if topic.id != row.topic_id:
-        return None, f"topic {source} was recreated: it has id {topic.id}, not {row.topic_id}"
-    return behind(position, topic.latest), ""
+        return None, None, f"topic {source} was recreated: it has id {topic.id}, not {row.topic_id}"
+    # What reads uncommitted records waits for no transaction.
+    held = {} if row.isolation == "read_uncommitted" else topic.held()
+    return behind(position, topic.end()), held, "; ".join(held_back(held))
 
 
 def rate(recent: Sequence[tuple[datetime, int]], now: datetime) -> float:

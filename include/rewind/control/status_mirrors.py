@@ -14,7 +14,8 @@ from rewind.control.proof_log import Proven
 from rewind.control.status_drivers import Driver, Drivers
 from rewind.control.status_jobs import Ends
 from rewind.core import names
-from rewind.core.offsets import Vector, behind
+from rewind.core.offsets import Ranges, Vector, behind
+from rewind.core.world import held_back
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,14 @@ class Mirror:
         version: Newest version of its table; None before the first commit.
         records: Records it holds.
         position: Its committed source position.
-        lag: Offsets between position and Kafka's end; None when that is unknown.
+        lag: Offsets between position and the end of what was written; None when that is unknown.
         committed_at: When it last committed, UTC.
         age_seconds: How long ago that was.
         driver: Its driver.
         proof: The newest proof of it; None before the first.
+        held: Offsets that it cannot read yet, by partition: an open transaction holds them back; None when Kafka's
+            ends are unknown.
+        note: What is told of it.
     """
 
     topic: str
@@ -42,6 +46,8 @@ class Mirror:
     age_seconds: float | None
     driver: Driver
     proof: Proven | None = None
+    held: Ranges | None = None
+    note: str = ""
 
 
 class Mirrors:
@@ -74,13 +80,17 @@ class Mirrors:
 
 def _filled(empty: Mirror, held: Sum, ends: Ends, now: datetime, proven: Mapping[tuple[str, str], Proven]) -> Mirror:
     found = ends.topic(held.topic)
+    found = found if found is not None and found.id == held.topic_id else None
+    waiting = None if found is None else found.held()
     return replace(
         empty,
         version=held.version,
         records=held.records,
         position=held.position,
-        lag=behind(held.position, found.latest) if found is not None and found.id == held.topic_id else None,
+        lag=None if found is None else behind(held.position, found.end()),
         committed_at=held.at,
         age_seconds=(now - held.at).total_seconds(),
         proof=proven.get((held.topic, held.topic_id)),
+        held=waiting,
+        note="; ".join(held_back(waiting or {})),
     )

@@ -18,6 +18,7 @@ from rewind.control.verdicts import Approval, Verdict
 from rewind.core import causes, comparing, lifecycle
 from rewind.core.offsets import Vector
 from rewind.core.plan import Plan
+from rewind.core.world import held_back
 
 WHY = ("error", "problem", "refused", "answer")
 """Fields in which the evidence of a failed step says why."""
@@ -157,7 +158,8 @@ def _for_the_driver(view: RewindView, job: Job | None, _now: datetime) -> str:
     if job is None or view.step("catch_up").state != RUNNING:
         return ""
     if job.driver.state in ("alive", "starting"):
-        return f"{job.job_id} is {'an unknown number' if job.lag is None else job.lag} of offsets behind Kafka"
+        far = f"{job.job_id} is {'an unknown number' if job.lag is None else job.lag} of offsets behind Kafka"
+        return "; ".join((far, *held_back(job.held or {})))
     return f"the driver of {job.job_id} is {job.driver.state}: {job.driver.why('it has not started')}"
 
 

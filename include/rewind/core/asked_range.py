@@ -11,8 +11,9 @@ from operator import index
 from rewind.core import asked
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange, Ranges, Vector, between, merged, missing, told, total, within
+from rewind.core.periods import Dated
 from rewind.core.plan import RELEASE, REPAIR
-from rewind.core.world import MirrorReader, MirrorState, Topic
+from rewind.core.world import MirrorReader, MirrorState, Topic, held_back
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,14 @@ class Sight:
         return self.mirror
 
 
-def resolve(text: str, field: str, sight: Sight) -> Vector:
+def resolve(text: str, field: str, sight: Sight, dated: Dated) -> Vector:
     """Return the offsets that a text asks for, in each partition.
+
+    Args:
+        text: Where from or where to, as the form gives it.
+        field: `from` or `to`.
+        sight: What it is resolved against.
+        dated: What the request asks for by time.
 
     Raises:
         RefusedError: It cannot be read, names other partitions, or needs a mirror that is not there.
@@ -62,18 +69,23 @@ def resolve(text: str, field: str, sight: Sight) -> Vector:
             floor = sight.mirrored(field).start()
             moved = {p: position.get(p, topic.earliest[p]) + count for p in topic.latest}
             return {p: min(max(o, floor.get(p, 0)), topic.latest[p]) for p, o in moved.items()}
-        case asked.At(instant=instant):
-            return _at(instant, field, sight)
+        case asked.At():
+            return _first(sight, dated) if field == "from" else _end(sight, dated)
         case asked.Exactly(vector=vector):
             return _exactly(vector, field, topic, sight.mirror)
 
 
-def _at(instant: datetime, field: str, sight: Sight) -> Vector:
-    topic, end = sight.topic, sight.mirrored(field).end()
-    if instant > sight.now:
-        raise RefusedError(field, f"{instant.isoformat()} lies in the future", "Ask for an instant that has passed")
-    found = sight.instants.offsets_at(topic.name, instant)
-    return {p: found.get(p, end.get(p, topic.earliest[p])) for p in topic.latest}
+def _first(sight: Sight, dated: Dated) -> Vector:
+    # Where the mirror holds no record of the period, those that it has not read yet may be of it.
+    rest = {**sight.topic.earliest, **sight.mirrored("from").end()}
+    return {p: dated.found[p].start if p in dated.found else rest[p] for p in sight.topic.latest}
+
+
+def _end(sight: Sight, dated: Dated) -> Vector:
+    mirror = sight.mirrored("to")
+    empty = mirror.start() if dated.period.since is None else mirror.end()
+    rest = {**sight.topic.earliest, **empty}
+    return {p: dated.found[p].end if p in dated.found else rest[p] for p in sight.topic.latest}
 
 
 def _exactly(vector: Vector, field: str, topic: Topic, mirror: MirrorState | None) -> Vector:
@@ -109,7 +121,8 @@ def check(kind: str, start: Vector, end: Vector, sight: Sight) -> None:
         )
     beyond = [f"partition {p}: {end[p]} after {topic.latest[p]}" for p in sorted(end) if end[p] > topic.latest[p]]
     if beyond:
-        raise RefusedError(field, f"the range ends after Kafka's end ({'; '.join(beyond)})", "Choose an earlier end")
+        told_of = "; ".join(beyond + held_back({p: r for p, r in topic.held().items() if end.get(p, 0) > r.start}))
+        raise RefusedError(field, f"the range ends after Kafka's end ({told_of})", "Choose an earlier end")
     if kind == REPAIR and total(between(start, end)) == 0:
         raise RefusedError("to", "the range is empty", "Choose a later end or an earlier start")
     if kind == RELEASE:

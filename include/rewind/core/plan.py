@@ -75,7 +75,7 @@ class Plan:
         topic: Source topic.
         topic_id: Its id.
         start: First offset of the range, per partition.
-        end: Offset after the last one for a repair; for a rewind Kafka's end when the plan was made.
+        end: Offset after the last one for a repair; for a rewind the end of what could be read when the plan was made.
         mirror_version: Version of the mirror whose history the plan needs.
         records: Records of the range that the mirror holds (an estimate beyond the mirror's end).
         bytes: Their bytes.
@@ -198,7 +198,7 @@ def explain(plan: Plan) -> list[str]:
         f"  from     {to_spark_json(plan.topic, plan.start)}  (asked: {plan.request.start})",
         *_moved(plan),
         f"  to       {to_spark_json(plan.topic, plan.end)}"
-        + ("" if plan.kind == REPAIR else "  (Kafka's end now; it moves on)"),
+        + ("" if plan.kind == REPAIR else "  (the end of what can be read now; it moves on)"),
         f"  records  {plan.records:,} in {plan.bytes:,} bytes; offsets {total(plan.ranges()):,}",
         f"  backfill {plan.chunks} chunks, about {plan.estimate_seconds:.0f} s",
         f"  output   {plan.output_topic}, dead letters to {plan.dead_letter_topic}",

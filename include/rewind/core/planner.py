@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rewind.core import asked_range, consumers, names, preflight, sharing, warm_up, windows
+from rewind.core import asked_range, consumers, dated_range, names, preflight, sharing, warm_up, windows
 from rewind.core.asked_range import Sight
 from rewind.core.differences import Difference, Version, differences
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange, Vector, between, total
+from rewind.core.periods import Dated
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, REWIND, Plan, Request, sealed
 from rewind.core.world import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
@@ -77,15 +78,16 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     pipeline = _as_made(kind, pipeline, live)
     mirror = _mirror(topic, world)
     sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
-    touches = None
+    touches, dated = None, Dated()
     if kind == REPAIR and pipeline.stateful:
         touches = windows.touched(request.start, request.end, live, world.lifecycle, topic.name, now)
         start, end = windows.read_for(sight)
         asked, trusted = dict(start), None
     else:
-        asked = asked_range.resolve(request.start, "from", sight)
+        dated = dated_range.dated(request.start, request.end, sight)
+        asked = asked_range.resolve(request.start, "from", sight, dated)
         start, trusted = _begin(kind, pipeline, code, asked, sight, live, world)
-        end = asked_range.resolve(request.end, "to", sight) if kind == REPAIR else dict(topic.latest)
+        end = asked_range.resolve(request.end, "to", sight, dated) if kind == REPAIR else dict(topic.latest)
     asked_range.check(kind, start, end, sight)
     accepted = asked_range.gaps(request.accept_gaps, kind, start, end, sight)
     candidate = Version(pipeline.frozen(), code.state, code.files)
@@ -126,7 +128,8 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
         touches=touches,
         trusted_from=trusted,
     )
-    return sealed(replace(bare, warnings=_warnings(bare, live, topic, mirror, world)))
+    remarks = dated_range.remarks(dated, asked, end, sight)
+    return sealed(replace(bare, warnings=(*_warnings(bare, live, topic, mirror, world), *remarks)))
 
 
 def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import thaw
-from rewind.core.world import BrokerReader, Generation, MirrorState, Topic
+from rewind.core.world import BrokerReader, Generation, MirrorState, Topic, held_back
 
 MIRROR_KEEPS_SECONDS = 7 * 24 * 3600.0
 """How long a mirror keeps files that no newer version of it needs, unless it is told otherwise."""
@@ -64,6 +64,7 @@ def told(facts: Facts, broker: BrokerReader) -> list[str]:
     """
     refuse_group_in_use(facts.job_id, broker)
     return [
+        *held_back(facts.topic.held()),
         *_added(facts),
         *_exactness(facts),
         *_retention(facts),

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from rewind.core.offsets import OffsetRange, Vector
+from rewind.core.offsets import OffsetRange, Ranges, Vector, higher
+from rewind.core.periods import Period, Strays
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class Topic:
         name: Its name.
         id: Kafka's id; a recreated topic has another.
         earliest: First offset still there, per partition.
-        latest: Next offset to be written, per partition (the last stable one under `read_committed`).
+        latest: End of what can be read, per partition: under `read_committed` the last stable offset.
         config: Effective topic settings.
+        written: End of what was written, per partition, where the broker tells it apart.
     """
 
     name: str
@@ -27,11 +29,28 @@ class Topic:
     earliest: Vector
     latest: Vector
     config: Mapping[str, str] = field(default_factory=dict)
+    written: Vector = field(default_factory=dict)
+
+    def end(self) -> Vector:
+        """Return the end of what was written, per partition: what a lag is counted to."""
+        return higher(self.latest, self.written)
+
+    def held(self) -> Ranges:
+        """Return the offsets that are written and cannot be read yet, of each partition that has some."""
+        return {p: OffsetRange(self.latest[p], end) for p, end in self.end().items() if end > self.latest[p]}
 
     @property
     def compacted(self) -> bool:
         """Whether compaction may leave offset holes."""
         return "compact" in self.config.get("cleanup.policy", "delete")
+
+
+def held_back(held: Mapping[int, OffsetRange]) -> list[str]:
+    """Return what is told of offsets that are written and cannot be read yet (`Topic.held`)."""
+    return [
+        f"partition {p} is held back by an open transaction: readable to {part.start}, written to {part.end}"
+        for p, part in sorted(held.items())
+    ]
 
 
 @dataclass(frozen=True)
@@ -148,8 +167,17 @@ class MirrorReader(Protocol):
     def state(self, topic: str) -> MirrorState | None:
         """Return what the mirror of the topic holds, or None when there is none."""
 
-    def offsets_at(self, topic: str, instant: datetime) -> Vector:
-        """Return per partition the first mirrored offset at or after the instant; absent when there is none.
+    def within(self, topic: str, period: Period) -> Ranges:
+        """Return per partition the offsets from the first to after the last mirrored record of a period.
+
+        A partition that holds none is absent.
+
+        Raises:
+            RefusedError: The topic is not on the broker, or has no mirror.
+        """
+
+    def strays(self, topic: str, ranges: Ranges, period: Period) -> Strays:
+        """Return how many mirrored records at some offsets lie outside a period.
 
         Raises:
             RefusedError: The topic is not on the broker, or has no mirror.

@@ -24,7 +24,7 @@ from rewind.core.offsets import OffsetRange, Ranges, Vector, behind, between, re
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, REPAIR, Plan
 from rewind.core.settings import Settings
-from rewind.core.world import Generation, MirrorState, Topic
+from rewind.core.world import Generation, MirrorState, Topic, held_back
 from rewind.steps import backfilled, main, window_repair
 from rewind.steps.chunk import Chunks
 from rewind.steps.feeding import Feeding
@@ -185,7 +185,8 @@ def _advanced(settings: Settings, work: Work, done: Vector, topic: Topic) -> Mir
             return state
         if time.monotonic() > deadline:
             at = to_spark_json(topic.name, state.end())
-            raise RetryError(f"the mirror of {topic.name} stands still at {at}: is its stream running?")
+            held = "".join(f"; {line}" for line in held_back(topic.held()))
+            raise RetryError(f"the mirror of {topic.name} stands still at {at}: is its stream running?{held}")
         time.sleep(1)
 
 
@@ -245,7 +246,8 @@ def _controls(settings: Settings, rewind_id: str) -> Callable[[], tuple[bool, in
 
 
 def _topic(settings: Settings, work: Work) -> Topic:
-    found = Broker(settings, work.pipeline.isolation).topic(work.plan.topic)
+    # As the mirror reads it: beyond an open transaction it cannot come, whatever the stream may read.
+    found = Broker(settings).topic(work.plan.topic)
     if found is None or found.id != work.plan.topic_id:
         raise RefusedError("source.topic", f"{work.plan.topic} was deleted or recreated", "Abort, then deploy anew")
     return found

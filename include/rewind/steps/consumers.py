@@ -24,7 +24,8 @@ from rewind.core.consumers import KEEP, LISTED, Held, Move, Sides, check_history
 from rewind.core.coordinates import Coordinate
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
-from rewind.core.offsets import Ranges, Vector, behind, between, higher, reached
+from rewind.core.offsets import Ranges, Vector, behind, between, higher, reached, starts
+from rewind.core.periods import Period, milliseconds
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
@@ -234,7 +235,8 @@ def _back(spark: SparkSession, settings: Settings, old: Generation, asked: Asked
         case Exactly(vector=vector):
             return vector
         case At(instant=instant):
-            return Mirror(spark, settings, transactional=False).offsets_at(topic, instant)
+            since = Period(since=milliseconds(instant))
+            return starts(Mirror(spark, settings, transactional=False).within(topic, since))
     raise RefusedError(
         "replay_from", f"{asked.replay_from!r} is no point", "Write earliest, an instant or offsets JSON"
     )

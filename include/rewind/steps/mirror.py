@@ -129,7 +129,8 @@ class Writer:
         short = {p: r for p, r in ranges.items() if len(r) != entry.counts.get(p, 0)}
         holes = holes_in(self._spark, self.path, entry.version, short, body["topic_id"]) if short else {}
         counts = {p: entry.counts.get(p, 0) for p in ranges}
-        made = Commit(entry.version, body["topic_id"], ranges, counts, holes, entry.bytes)
+        times = {p: bounds for p, bounds in entry.times.items() if p in ranges}
+        made = Commit(entry.version, body["topic_id"], ranges, counts, holes, entry.bytes, times)
         with side_effect("mirror.record"), transaction(self._settings.registry_url) as connection:
             mirror_log.record(connection, self._topic.name, made)
 

@@ -12,6 +12,7 @@ from rewind.control.status_rewinds import RewindView
 from rewind.control.status_steps import DONE
 from rewind.core import lifecycle
 from rewind.core.nights import DRIFTED, ERROR
+from rewind.core.world import held_back
 from rewind.web.wire import wire
 
 NOTHING_LIVE = "nothing is deployed"
@@ -56,7 +57,8 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
     if active is None and view.planning:
         return f"{view.planning[-1].id} is being planned"
     if active is None:
-        told = [f"{live.job_id} is live", live.watermark.told() if live.watermark else "", _drift(view)]
+        watermark = live.watermark.told() if live.watermark else ""
+        told = [f"{live.job_id} is live", *held_back(live.held or {}), watermark, _drift(view)]
         return "; ".join(text for text in told if text)
     return active.waits or f"{active.id} is at {step_of(active)}"
 

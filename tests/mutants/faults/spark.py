@@ -277,9 +277,9 @@ ADAPTERS = (
     Fault(
         "instant-itself-left-out",
         RANGE,
-        "mirror.offsets_at",
-        'F.col("timestamp") >= F.lit(instant)',
-        'F.col("timestamp") > F.lit(instant)',
+        "mirror.of_period",
+        "at >= F.timestamp_millis(F.lit(period.since))",
+        "at > F.timestamp_millis(F.lit(period.since))",
     ),
     Fault("compacted-over-topics", GUARD, "mirror.compact", '(F.col("topic_id") == row["topic_id"]) & ', ""),
     Fault("data-loss-allowed", REACTION, "kafka.read_range", '"failOnDataLoss": "true"', '"failOnDataLoss": "false"'),

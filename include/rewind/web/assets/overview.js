@@ -33,7 +33,7 @@ function live({ live: job, epoch, mirror, source_topic: topic }) {
     ["Rate", rate(job.rate)],
     ["Last batch", ago(job.last_batch_at)],
     job.watermark && ["Watermark", instant(job.watermark.at)],
-    ["Mirror", mirror ? ["driver ", badge(mirror.driver.state), ` ${behind(mirror.lag)}, last commit ${ago(mirror.committed_at)}${mirror.driver.paused && `; ${mirror.driver.paused}`}`] : `none of ${topic}`],
+    ["Mirror", mirror ? ["driver ", badge(mirror.driver.state), ` ${behind(mirror.lag)}, last commit ${ago(mirror.committed_at)}`, ...[mirror.driver.paused, mirror.note].filter(Boolean).map((text) => `; ${text}`)] : `none of ${topic}`],
     job.note && ["Note", job.note],
   );
 }
