@@ -148,6 +148,12 @@ def test_halves_of_a_character_and_numbers_that_a_text_would_round(spark: SparkS
     assert outcome(spark, "s STRING", *told) == list(told.values())
 
 
+def test_a_schema_of_many_columns_is_read_at_once(spark: SparkSession) -> None:
+    # Checks that stood within each other took twice the time for each column more: sixty would not end.
+    schema = ", ".join(f"c{n} DOUBLE" for n in range(60))
+    assert outcome(spark, schema, '{"c59":1e400}', '{"c59":1.5}') == ["c59 is beyond DOUBLE", '{"c59":1.5}']
+
+
 def test_a_generation_of_an_older_release_reads_and_writes_as_it_did(spark: SparkSession) -> None:
     schema = "id BIGINT, s STRING, t TIMESTAMP"
     told = outcome(spark, schema, f"{A}{A}", '{"t":"2025-09-04T07:00:00.789123"}', '{"t":"2025"}', exact=False)
