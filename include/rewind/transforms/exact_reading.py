@@ -206,7 +206,7 @@ def _taken_as(kind: DataType) -> DataType:
 def first_problem(found: list[Problem]) -> Column:
     """Return the words of the first problem that a record has, else null.
 
-    One flat `coalesce`: of one within another Spark looks for common parts twice a level, so that the time to compile it
-    doubles with each column.
+    One flat `coalesce`: where they stand within each other Spark looks for common parts twice a level, and the time to
+    compile it doubles with each column.
     """
     return F.coalesce(F.lit(None).cast("string"), *(F.when(wrong, words) for wrong, words in found))
