@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.scenarios import truth_pairs, truth_values
+from rewind.core.settings import Settings
+from tests.scenarios import drawn_ranges, owners, truth_pairs, truth_values
 from tests.support.workshop import Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
 Figure = Callable[[str, object], None]
-PAIRS, VALUES, VALUES_OF_JOBS = 10_000, 300, 2_000
+PAIRS, VALUES, VALUES_OF_JOBS, LOGS, SETS = 10_000, 300, 2_000, 60, 200
 ZONES = ("Europe/Paris", "America/New_York")
 
 
@@ -49,3 +50,17 @@ def test_shows_2_through_jobs(figure: Figure, workshop: Callable[..., Workshop],
 def test_shows_3_pairs_of_rows(figure: Figure, spark: SparkSession) -> None:
     seed = seeded()
     figure("pairs_without_false_pass_or_false_alarm", f"{truth_pairs.check(spark, PAIRS, seed)}, SEED={seed}")
+
+
+def test_shows_4_ranges_on_a_broker(figure: Figure, settings: Settings) -> None:
+    seed = seeded()
+    clocks, cleaned, left_open = drawn_ranges.on_a_broker(settings, seed, LOGS)
+    assert len(clocks) > 3
+    assert min(cleaned, left_open) > 0
+    figure("logs_on_a_broker_that_equal_the_oracle", f"{LOGS}, {cleaned} cleaned, {left_open} held back, SEED={seed}")
+
+
+def test_shows_8_owners(figure: Figure) -> None:
+    seed = seeded()
+    reached = owners.played(seed, SETS)
+    figure("sets_of_pipelines_without_a_second_owner", f"{SETS}, SEED={seed}, {dict(reached.most_common(12))}")

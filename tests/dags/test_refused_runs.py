@@ -118,6 +118,7 @@ def test_each_dag_has_its_form_and_no_other(bag):
 
 
 @pytest.mark.parametrize("overrides", [True, False])
+@pytest.mark.shows("truth", dags_refuse="unknown keys, wrong types, empty texts")
 def test_every_dag_refuses_by_its_first_task_what_its_form_does_not_know(bag, refused, overrides):
     tried = 0
     for dag in bag.values():
@@ -129,6 +130,7 @@ def test_every_dag_refuses_by_its_first_task_what_its_form_does_not_know(bag, re
     assert tried > 600
 
 
+@pytest.mark.shows("truth", p10="refused by name with the nearest")
 def test_the_examples_of_the_report_are_refused_by_name(bag, refused):
     assert refused(bag["collect_garbage"], {"dryrun": True}) == [
         'dryrun: collect_garbage does not know "dryrun". Did you mean "dry_run"? Known: dry_run'

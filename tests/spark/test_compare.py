@@ -95,6 +95,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.shows("truth", p06="a null in another place is a change")
 @pytest.mark.shows("verdict", c09="null keys match, a lost repeat is seen")
 def test_every_case_is_told_as_it_is(spark: SparkSession) -> None:
     check_cases(spark, CASES)

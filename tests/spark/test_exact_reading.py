@@ -20,12 +20,14 @@ from tests.scenarios.truth_values import FORMS, STAMP, UNREADABLE, drawn, outcom
 A = '{"id":1,"s":"x"}'
 
 
+@pytest.mark.shows("truth", p01="bytes behind an object make a dead letter, white space none")
 def test_p01_bytes_after_the_first_object_are_never_lost(spark: SparkSession) -> None:
     behind = [A, f"\n{A}", " garbage", "}", "]", f",{A}", '],"x":[{}', '],"x":[]}}', ',"s":1', " null", '"']
     assert outcome(spark, "id BIGINT, s STRING", *(A + more for more in behind)) == [UNREADABLE] * len(behind)
     assert outcome(spark, "id BIGINT, s STRING", f"{A} \n\t\r", f" \n{A}", A) == [A] * 3
 
 
+@pytest.mark.shows("truth", p02="what is no instant is a dead letter")
 def test_p02_what_is_no_instant_is_none_on_any_day(spark: SparkSession) -> None:
     wrong = ["07:00:00", "T07:00", "23456", "2025", "2025-09", "1757000000000", "2025-09-04T07:00:00.1234567891"]
     wrong += ["2025-09-04Tgarbage", "2025-03-30T02:30:00", "0000-01-01T00:00:00"]
@@ -46,6 +48,7 @@ def test_p02_what_is_no_instant_is_none_on_any_day(spark: SparkSession) -> None:
     assert dates == ["d is no date"] * 3 + ['{"d":"2025-09-04"}']
 
 
+@pytest.mark.shows("truth", p03="dead letters that name the field")
 def test_p03_a_key_that_stands_twice_and_a_field_that_must_be_there(spark: SparkSession) -> None:
     schema = "id BIGINT NOT NULL, tags MAP<STRING, INT>, a ARRAY<STRUCT<n: INT NOT NULL, m: MAP<STRING, INT>>>"
     told = {
@@ -61,6 +64,7 @@ def test_p03_a_key_that_stands_twice_and_a_field_that_must_be_there(spark: Spark
     assert outcome(spark, schema, *told) == list(told.values())
 
 
+@pytest.mark.shows("truth", p04="the value of the named field")
 def test_p04_a_name_is_itself_whatever_it_holds(spark: SparkSession) -> None:
     schema = "`user.id` BIGINT, user STRUCT<id: BIGINT, `x-req`: STRING>, `@t` STRING, `a``b` INT, `v id` INT"
     record = '{"user.id":5,"user":{"id":6,"x-req":"r"},"@t":"t","a`b":3,"v id":4}'
@@ -102,6 +106,7 @@ def test_p04_a_table_has_names_of_its_own_and_takes_none_with_spaces() -> None:
             fitness.check(schema, "logic", table=True)
 
 
+@pytest.mark.shows("truth", p05="microseconds are kept")
 def test_p05_microseconds_are_kept_in_value_and_key(spark: SparkSession) -> None:
     texts = [
         '{"t":"2025-09-04T07:00:00.789123"}',
@@ -120,6 +125,7 @@ def test_p05_microseconds_are_kept_in_value_and_key(spark: SparkSession) -> None
             ]
 
 
+@pytest.mark.shows("truth", p07="dead letters that name the field")
 def test_p07_numbers_beyond_their_type(spark: SparkSession) -> None:
     told = {
         '{"b":255}': "b is beyond TINYINT",
@@ -160,6 +166,7 @@ def test_a_generation_of_an_older_release_reads_and_writes_as_it_did(spark: Spar
     assert told == [A, '{"t":"2025-09-04T07:00:00.789+02:00"}', '{"t":"2025-01-01T00:00:00.000+01:00"}']
 
 
+@pytest.mark.shows("truth", p09="refused with field and cure")
 def test_p09_a_watermark_on_a_local_time_is_refused_with_the_cure(spark: SparkSession) -> None:
     pipeline = Pipeline("x", "t", "at TIMESTAMP_NTZ", "o", stateful=True, state_horizon="PT1H", closes_at="at")
     stream = spark.readStream.format("rate").load()

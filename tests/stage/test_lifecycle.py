@@ -61,6 +61,7 @@ def test_c39_what_only_the_first_task_can_know_fails_there_without_side_effect(s
     assert Broker(stage.shop.settings).topics() == [stage.shop.topic]
 
 
+@pytest.mark.shows("truth", p10_on_a_scheduler="red first tasks, nothing changed")
 def test_p10_a_key_that_is_not_known_ends_the_run_in_its_first_task(stage: Stage) -> None:
     """By REST a conf may be what it is; the form sends every parameter, with what was left empty as null."""
     topics, unknown, aborted = stage.shop_topics(), "does not know", {"rewind_id": "rw-0123456789"}
@@ -88,6 +89,7 @@ def test_p10_a_key_that_is_not_known_ends_the_run_in_its_first_task(stage: Stage
     assert stage.shop_topics() == topics
 
 
+@pytest.mark.shows("truth", p10_by_rest="no run is made")
 def test_p10_a_wrong_type_and_an_empty_text_make_no_run(stage: Stage) -> None:
     asked: list[tuple[str, dict, str]] = [
         ("collect_garbage", {"dry_run": "true"}, "dry_run"),

@@ -72,6 +72,7 @@ def refused(capsys, arguments):
 
 
 @pytest.mark.parametrize(("path", "parser"), COMMANDS)
+@pytest.mark.shows("truth")
 def test_an_option_that_is_not_known_is_refused_with_the_nearest(capsys, path, parser):
     assert "unrecognized arguments: --nonsense" in unreadable(capsys, [*least(path, parser), "--nonsense", "1"])
     for flag in (flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")):
@@ -80,6 +81,7 @@ def test_an_option_that_is_not_known_is_refused_with_the_nearest(capsys, path, p
 
 
 @pytest.mark.parametrize(("path", "parser"), COMMANDS)
+@pytest.mark.shows("truth")
 def test_a_value_of_another_type_is_refused(capsys, path, parser):
     for action in valued(parser):
         if action.type or action.choices:
@@ -89,6 +91,7 @@ def test_a_value_of_another_type_is_refused(capsys, path, parser):
 
 @pytest.mark.parametrize(("path", "parser"), COMMANDS)
 @pytest.mark.parametrize("empty", ["", " ", "\n"])
+@pytest.mark.shows("truth")
 def test_an_empty_text_is_refused(capsys, path, parser, empty):
     base = least(path, parser)
     for action in valued(parser):

@@ -189,6 +189,7 @@ def test_states_that_were_not_there_are_an_error(found, before, becomes):
     assert state_comparison.gated(before, "", found, PIPELINE) == becomes
 
 
+@pytest.mark.shows("truth", f02="an error that says why")
 def test_a_check_with_an_empty_horizon_is_an_error_that_says_what_to_do(opened, monkeypatch):
     looks = []
     monkeypatch.setattr(validate, "session", lambda *_: None)

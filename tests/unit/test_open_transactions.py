@@ -83,6 +83,7 @@ def settings(tmp_path, kafka):
     return made
 
 
+@pytest.mark.shows("truth", p08="readable to 10, written to 115")
 def test_status_counts_the_lag_to_what_was_written_and_says_what_holds_it_back(settings, kafka):
     found = status.read(settings, kafka)
     (job,), (early,) = (found.pipeline(name).jobs for name in ("visits_converter", "visits_early"))
