@@ -9,11 +9,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rewind.adapters import delta_output
+from rewind.adapters import delta_output, sinks
 from rewind.adapters.delta_output import Write
+from rewind.control import tables
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange
 from rewind.transforms import parsing
+from tests.support import fakes
 
 SCHEMA = "`page` string, `at` timestamp"
 
@@ -106,6 +108,29 @@ def test_what_is_read_back_is_what_kafka_would_hold(spark: SparkSession, table: 
         [("rewind-job", "out-g1"), ("rewind-source", f"T:0:{n}")] for n in range(2)
     ]
     assert delta_output.read(spark, table, 0, 3, parsing.declared(SCHEMA)).count() == 0
+
+
+def test_a_chunk_is_encoded_once_for_both_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, job = fakes.installation(tmp_path / "home"), fakes.generation()
+    for name, create in ((job.output_topic, delta_output.create), (job.dead_letter_topic, delta_output.create_dead)):
+        path = str(tables.path(settings, name))
+        columns = (SCHEMA,) if create is delta_output.create else ()
+        tables.mark(settings, name, create(spark, path, *columns))
+    seen = []
+    write_dead = delta_output.write_dead
+
+    def watched(rows: DataFrame, path: str, made: Write) -> None:
+        seen.append("InMemoryTableScan" in rows._jdf.queryExecution().executedPlan().toString())
+        write_dead(rows, path, made)
+
+    monkeypatch.setattr(delta_output, "write_dead", watched)
+    encoded = rows(spark, 3).withColumn("topic", F.lit(job.output_topic))
+    sinks.DeltaSink(settings, job).write(encoded, made(0, f"{job.job_id}-stream-q1"))
+    assert seen == [True]
+    assert not encoded.is_cached
+    assert count(spark, str(tables.path(settings, job.output_topic))) == 3
 
 
 def test_dead_letters_keep_their_bytes(spark: SparkSession, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_write_that_neither_landed_nor_is_held_is_an_error(monkeypatch):
 def add(partition, first, last, records=2):
     ends = {"minValues": first, "maxValues": last}
     values = {name: {"partition": partition, **({"timestamp": at} if at else {})} for name, at in ends.items()}
-    return {"add": {"path": "a", "size": 1, "stats": json.dumps({"numRecords": records, **values})}}
+    return {"add": {"path": "a", "size": 1, "dataChange": True, "stats": json.dumps({"numRecords": records, **values})}}
 
 
 def test_times_of_a_commit_are_those_of_its_files_where_all_tell_theirs(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def settings(tmp_path, kafka):
     made = made_installation(tmp_path / "home", REWIND_PIPELINES=str(tmp_path))
     source = kafka.topic(TOPIC).id
     with transaction(made.registry_url) as connection:
-        for pipeline in (PIPELINE, replace(READ_UNCOMMITTED, name="visits_early")):
+        for pipeline in (PIPELINE, replace(READ_UNCOMMITTED, name="visits_early", output_topic="visits_early_out")):
             live = generation(pipeline, topic_id=source, start={0: 0}, handoff={0: 0}, state="candidate")
             generations.create(connection, live, None)
             generations.set_first(connection, live.job_id)
