@@ -113,7 +113,7 @@ def test_a_batch_of_the_mirror_that_did_not_land_is_an_error(monkeypatch, landed
     writer = object.__new__(Writer)
     writer._spark, writer._topic, writer.path, writer.checkpoint = None, topic({0: 0}, {0: 9}), "/t", "/c"
     writer._application = lambda: "app"
-    writer._watch = SimpleNamespace(look=lambda _: None, changes=[])
+    writer._watch, writer._checked = SimpleNamespace(look=lambda _: None, changes=[]), 0
     writer.catch_up = lambda: [SimpleNamespace(transaction=pair) for pair in landed]
     writer._holds = lambda ranges: held and ranges == {0: OffsetRange(2, 5)}
     monkeypatch.setattr(mirror.checkpoint, "start_offsets", lambda *_: {0: 2})
