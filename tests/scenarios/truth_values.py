@@ -141,7 +141,7 @@ def through_jobs(
         counts.update(_told_by(shop, spark, jobs[0], given, schema))
         end = json.dumps({shop.topic: {"0": many}})
         for number, asked in enumerate(({"to": end, "repair_into": "beside"}, {"same_code": True}), 1):
-            rewind = f"rw-{number:010d}"
+            rewind = f"rw-{form}-{number}"
             plan = shop.planned(rewind, **asked)
             shop.step("spin_up", rewind)
             shop.step("backfill", rewind)
