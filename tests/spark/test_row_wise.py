@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import zipfile
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
+from rewind.steps import cut_trial
 from rewind.steps.logic import empty_records, empty_stream
 from rewind.transforms import contract, expressions, parsing
 from tests.scenarios import batch_cuts
@@ -102,6 +104,43 @@ def test_a_table_that_is_read_is_none_that_is_written_into_the_logic(refusals: R
 
     told = refusals(logics.SEVERAL_ROWS, {"joined": joined})
     assert "LogicalRelation, rows that are not written into the logic" in told["joined"]
+
+
+def shouting() -> Callable[[str | None], str | None]:
+    def shouted(kind: str | None) -> str | None:
+        return kind and kind.upper()
+
+    # A worker of Spark gets it as it stands: there is no module of tests to import.
+    return shouted
+
+
+def with_function(function: Callable[..., object], deterministic: bool = True) -> contract.Logic:
+    made = F.udf(function, "string")
+    used = made if deterministic else made.asNondeterministic()
+    return lambda records: records.select("id", used("kind").alias("made"), "_src")
+
+
+def test_a_declared_function_is_accepted_unless_it_says_that_it_is_not_deterministic(refusals: Refusals) -> None:
+    cases = {"declared": with_function(shouting()), "nondeterministic": with_function(shouting(), deterministic=False)}
+    words = "shouted() in Python, which runs code that Spark cannot look into"
+    for functions, refused in (("shouted",), {"nondeterministic"}), (("another",), set(cases)):
+        told = refusals(replace(logics.PIPELINE, functions=functions), cases)
+        assert told.keys() == refused
+        assert all(words in text for text in told.values())
+
+
+def test_a_declared_function_is_tried_in_two_cuts(spark: SparkSession) -> None:
+    calls = itertools.count()
+
+    def counted(kind: str | None) -> str:
+        return f"{kind} {next(calls)}"
+
+    pipeline = replace(logics.PIPELINE, functions=("counted", "shouted"))
+    drawn = batch_cuts.records(random.Random(SEED), RECORDS)
+    records = spark.createDataFrame(drawn, empty_records(spark).schema).coalesce(1)
+    cut_trial.compare(records, with_function(shouting()), pipeline)
+    with pytest.raises(RefusedError, match="functions: counted, shouted of logics gave the same records other rows"):
+        cut_trial.compare(records, with_function(counted), pipeline)
 
 
 def test_an_older_generation_keeps_its_logic(spark: SparkSession) -> None:

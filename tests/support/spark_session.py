@@ -28,6 +28,7 @@ def session(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
         "spark.driver.extraJavaOptions": jvm.driver_java_options(jars, short=True),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "Europe/Paris",
+        "spark.sql.execution.pythonUDF.arrow.enabled": "false",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

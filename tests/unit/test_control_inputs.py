@@ -284,6 +284,7 @@ source: {topic: visits, schema: "a STRING", required: [a], transactional: true, 
 output: {topic: out, key: [a]}
 session_time_zone: Europe/Paris
 several_rows: true
+functions: [cleaned]
 stream: {trigger: PT1M30S, max_offsets: 7}
 backfill: {chunk_records: 8}
 gates: {lag_records: 9}
@@ -319,6 +320,7 @@ def test_everything_that_can_be_declared(declare):
         output_key=("a",),
         session_time_zone="Europe/Paris",
         several_rows=True,
+        functions=("cleaned",),
         trigger_seconds=90.0,
         max_offsets=7,
         chunk_records=8,

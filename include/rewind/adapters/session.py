@@ -37,6 +37,8 @@ def session(name: str, time_zone: str) -> SparkSession:
     log.info("spark application %s", made.sparkContext.applicationId)
     # A file that is gone is a loss, whatever an installation's defaults say.
     made.conf.set("spark.sql.files.ignoreMissingFiles", "false")
+    # A udf() of a pipeline runs without pyarrow, which drivers do not have.
+    made.conf.set("spark.sql.execution.pythonUDF.arrow.enabled", "false")
     return made
 
 

@@ -90,6 +90,12 @@ SCHEMA: dict[str, Any] = {
         "state_horizon": _TEXT,
         "closes_at": _TEXT,
         "several_rows": {"type": "boolean"},
+        "functions": {
+            "type": "array",
+            "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+            "uniqueItems": True,
+            "maxItems": 100,
+        },
         "stream": {
             "type": "object",
             "additionalProperties": False,

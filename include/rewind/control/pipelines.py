@@ -115,6 +115,7 @@ def parse(name: str, body: Any) -> Pipeline:
         **_stateful(body),
         **_shared(body["output"], body.get("stateful", False)),
         several_rows=body.get("several_rows", False),
+        functions=tuple(body.get("functions", ())),
         trigger_seconds=trigger,
         max_offsets=stream.get("max_offsets", defaults.max_offsets),
         chunk_records=body.get("backfill", {}).get("chunk_records", defaults.chunk_records),

@@ -113,6 +113,7 @@ class Pipeline:
         vanished: `KEEP` or `TOMBSTONE`: what becomes there of keys that only an older job has, at or after the start of
             the job that becomes live. Older ones are always kept.
         several_rows: Whether one record may give several rows.
+        functions: Names of the functions of Python in its logic that answer from their arguments alone.
         trigger_seconds: Pause between micro-batches of the stream.
         max_offsets: Most offsets in one micro-batch.
         chunk_records: Offsets in one backfill chunk.
@@ -150,6 +151,7 @@ class Pipeline:
     shared: bool = False
     vanished: str = KEEP
     several_rows: bool = False
+    functions: tuple[str, ...] = ()
     trigger_seconds: float = 1.0
     max_offsets: int = 200_000
     chunk_records: int = 500_000
@@ -190,6 +192,7 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     fields.setdefault("exact", False)
     fields["required"] = tuple(fields["required"])
     fields["output_key"] = tuple(fields["output_key"])
+    fields["functions"] = tuple(fields.get("functions", ()))
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
     fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
     fields["nightly_partitions"] = tuple(fields.get("nightly_partitions", ()))

@@ -20,7 +20,7 @@ from rewind.core.offsets import Vector, all_told, total
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.core.world import Generation, Topic
-from rewind.steps import allocate, share
+from rewind.steps import allocate, cut_trial, share
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
     code = bundle.running(Path(sys.argv[0]))
     spark = session(f"deploy {pipeline}", declared.session_time_zone)
     seen = allocate.examined(spark, declared)
+    cut_trial.check(spark, settings, declared, topic)
     begin = positions(spark, settings, topic, start)
     made = Generation(
         job_id=job_id,

@@ -26,7 +26,7 @@ from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.plan import RELEASE, Plan, Request
 from rewind.core.planner import Code, World
 from rewind.core.settings import Settings
-from rewind.steps import allocate, main, proving
+from rewind.steps import allocate, cut_trial, main, proving
 from rewind.steps.maintenance import configured_hours
 from rewind.transforms import parsing, row_rules
 
@@ -104,6 +104,9 @@ def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
         live = generations.live(connection, pipeline.name)
     files = {} if live is None else supervise.frozen_bundle(settings, live[0].job_id, live[0].bundle).files
     seen = allocate.examined(spark, pipeline)
+    source = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
+    if source is not None:
+        cut_trial.check(spark, settings, pipeline, source)
     if live is not None:
         both = [parsing.declared(schema) for schema in (live[0].frozen["output_schema"], seen.schema)]
         row_rules.check(spark, pipeline, both[0], both[1])

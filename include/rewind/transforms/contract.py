@@ -80,7 +80,8 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
 
 def _check_row_wise(pipeline: Pipeline, logic: Logic, columns: DataFrame, result: DataFrame) -> None:
     made = plans.read(result, columns)
-    row_wise.check(pipeline.name, made, stateful=pipeline.stateful, several=pipeline.several_rows)
+    several, functions = pipeline.several_rows, pipeline.functions
+    row_wise.check(pipeline.name, made, stateful=pipeline.stateful, several=several, functions=functions)
     if plans.read(logic(columns), columns) != made:
         problem = f"{pipeline.name}: transform() asks for something else each time that it is run"
         raise RefusedError("logic", problem, "Ask neither a clock nor chance in Python: the plan then holds the answer")

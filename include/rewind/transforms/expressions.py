@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from pyspark.sql.types import DataType, DateType, StringType, TimestampNTZType, TimestampType, VariantType
 
@@ -86,18 +87,21 @@ _REASONS = (
     (_CHANCE, "which answers by chance", "Derive it from the record: xxhash64(_src.partition, _src.offset)"),
     (_CLOCK, "which asks the clock", "Take the time from the record: a field of its own, or _src.timestamp"),
     (_PLACE, "which says where Spark reads, not what", "Take _src.partition and _src.offset"),
-    (_CODE, "which runs code that Spark cannot look into", "Write it with the functions of Spark SQL"),
+    (_CODE, "which runs code that Spark cannot look into", "Use Spark's functions, or name a udf() in functions"),
     (_ORDER, "which depends on the order of the records", "Use min_by() or max_by(), or sort_array(collect_list())"),
 )
 
 
-def refusal(found: Expression, *, grouping: bool) -> Refusal | None:
+def refusal(found: Expression, *, grouping: bool, functions: Collection[str] = ()) -> Refusal | None:
     """Return why an expression may not be used, and the cure, or None when it may.
 
     Args:
         found: The expression.
         grouping: Whether aggregates may be asked for.
+        functions: Names of the functions of Python that are declared to answer from their arguments alone.
     """
+    if found.function and found.function in functions:
+        return None
     if _reads_today(found):
         problem = f"{found.told} of a text as an instant: a time without a date is that of today"
         return problem, "Declare the column TIMESTAMP in source.schema, or say the form of the text: to_timestamp(c, f)"

@@ -47,6 +47,7 @@ class Expression:
         value: Of a literal, what it says.
         within: Names of the expressions that it stands in, at most two, the nearest first.
         read: Of `CASTS` and `PARSERS`: how it reads.
+        function: Of a function of Python that is not said to be nondeterministic, its name.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Expression:
     value: str
     within: tuple[str, ...]
     read: Read | None
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,17 @@ def _expressions(node: Any) -> Iterator[Expression]:
     while todo:
         found, within = todo.pop()
         name = str(found.getClass().getSimpleName()).rstrip("$")
-        yield Expression(name, _told(found, name), str(found) if name == "Literal" else "", within, _read(found, name))
+        value = str(found) if name == "Literal" else ""
+        yield Expression(name, _told(found, name), value, within, _read(found, name), _function(found, name))
         todo += [(child, (name, *within[:1])) for child in reversed(_each(found.children()))]
 
 
 def _told(found: Any, name: str) -> str:
     return f"{found.name()}() in Python" if name == "PythonUDF" else f"{str(found.prettyName()).lower()}()"
+
+
+def _function(found: Any, name: str) -> str:
+    return str(found.name()) if name == "PythonUDF" and found.udfDeterministic() else ""
 
 
 def _read(found: Any, name: str) -> Read | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rewind.core.errors import RefusedError
 from rewind.transforms import expressions
 from rewind.transforms.plans import RECORDS, Node
@@ -57,7 +59,7 @@ _CURES = {
 _WRITTEN = "Write them there: a map, or spark.sql(\"SELECT * FROM VALUES ('a', 1) AS t(name, number)\")"
 
 
-def check(pipeline: str, plan: Node, *, stateful: bool, several: bool) -> None:
+def check(pipeline: str, plan: Node, *, stateful: bool, several: bool, functions: Collection[str] = ()) -> None:
     """Check that a plan is made of nodes and expressions that are known to be row-wise.
 
     Args:
@@ -65,6 +67,7 @@ def check(pipeline: str, plan: Node, *, stateful: bool, several: bool) -> None:
         plan: What its logic makes of records.
         stateful: Whether it may keep state: the rest of its plan is held to the same.
         several: Whether one record may give several rows; matters for one without state.
+        functions: Names of the functions of Python that it declares (`Pipeline.functions`).
 
     Raises:
         RefusedError: Something else is in it, which is named.
@@ -72,7 +75,7 @@ def check(pipeline: str, plan: Node, *, stateful: bool, several: bool) -> None:
     for node in plan.walk():
         if node.name not in NODES and not (stateful and node.name in STATE):
             raise _unknown(pipeline, node)
-        _check_expressions(pipeline, node)
+        _check_expressions(pipeline, node, functions)
     if not _check_rows(pipeline, plan):
         raise _refused(pipeline, f"{plan.name} of rows that no record gave", plan.name)
     multiplying = next((node for node in plan.walk() if _multiplies(node)), None)
@@ -81,11 +84,11 @@ def check(pipeline: str, plan: Node, *, stateful: bool, several: bool) -> None:
         raise RefusedError("several_rows", problem, "Declare several_rows: true, so that they are numbered")
 
 
-def _check_expressions(pipeline: str, node: Node) -> None:
+def _check_expressions(pipeline: str, node: Node, functions: Collection[str]) -> None:
     if node.name in _PYTHON_STATE:
         return
     for found in node.expressions:
-        refusal = expressions.refusal(found, grouping=node.name == "Aggregate")
+        refusal = expressions.refusal(found, grouping=node.name == "Aggregate", functions=functions)
         if refusal is not None:
             raise RefusedError("logic", f"{pipeline}: transform() uses {refusal[0]}", refusal[1])
 
