@@ -240,7 +240,8 @@ def _same_leaf(kind: str, other: str, left: Any, right: Any, text: Text) -> bool
     if kind not in NUMBERS and other not in NUMBERS:
         return kind == other and bool(left == right)
     if kind not in NUMBERS or other not in NUMBERS:
-        return False
+        # The text "NaN" is written as that of a number is.
+        return _literal(kind, left) == _literal(other, right)
     numbers = [_number(of, value, text) for of, value in ((kind, left), (other, right))]
     if all(isinstance(number, Fraction) for number in numbers):
         return numbers[0] == numbers[1]

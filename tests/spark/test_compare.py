@@ -157,11 +157,11 @@ def test_a_column_that_only_one_side_has_is_a_change(spark: SparkSession) -> Non
 def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: SparkSession) -> None:
     live = parsing.declared(
         "m MAP<STRING, ARRAY<INT>>, n BIGINT, t STRING, d BIGINT, s STRUCT<a: BIGINT, b: INT>, "
-        "w DECIMAL(38,37), x DECIMAL(38,18), f FLOAT"
+        "w DECIMAL(38,37), x DECIMAL(38,18), f FLOAT, z STRING"
     )
     candidate = parsing.declared(
         "m MAP<STRING, ARRAY<INT>>, n INT, t BIGINT, d DOUBLE, s STRUCT<b: INT, a: INT, c: INT>, "
-        "w DECIMAL(38,0), x BIGINT, f DECIMAL(5,2)"
+        "w DECIMAL(38,0), x BIGINT, f DECIMAL(5,2), z DOUBLE"
     )
     pairs = [
         ('{"m":{"a":[1],"b":[2]}}', '{"m":{"b":[2],"a":[1]}}', ""),
@@ -183,6 +183,8 @@ def test_maps_and_values_of_two_types_are_compared_as_what_they_are(spark: Spark
         ('{"f":1.24}', '{"f":1.24}', ""),
         ('{"f":1.2400001}', '{"f":1.24}', "f"),
         ('{"f":"NaN"}', '{"f":1.24}', "f"),
+        ('{"z":"NaN","n":5}', '{"n":5,"z":"NaN"}', ""),
+        ('{"z":"1.5"}', '{"z":1.5}', "z"),
     ]
     sides = [[row(o, pair[side]) for o, pair in enumerate(pairs)] for side in (0, 1)]
     different = Counter(field for *_, field in pairs if field)

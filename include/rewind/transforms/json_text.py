@@ -30,6 +30,11 @@ def of_columns(fields: Iterable[StructField], exact: bool) -> Column:
     return F.to_json(F.struct(*(_written(column(f.name), f.dataType).alias(f.name) for f in listed)))
 
 
+def of_value(value: Column, kind: DataType) -> Column:
+    """Return how one value is written, within an object of its own."""
+    return F.to_json(F.struct(_written(value, kind).alias("value")))
+
+
 def _written(value: Column, kind: DataType) -> Column:
     """Return a value as `to_json` may write it: instants as texts of three digits of a second, or of six."""
     return nesting.rebuilt(value, kind, lambda inner: isinstance(inner, (TimestampType, TimestampNTZType)), _instant)

@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, FractionalType, MapType, NumericType, StructType
 
-from rewind.transforms import nesting
+from rewind.transforms import json_text, nesting
 
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Digits of the greatest whole number of a type."""
@@ -17,8 +17,8 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 def same(left: Column, right: Column, left_kind: DataType, right_kind: DataType) -> Column:
     """Return whether two values are the same, null-safe: NaN is NaN, -0.0 is 0.0, and the order of a map is nothing.
 
-    Values of two types are the same where both are numbers, or consist of such, and equal without rounding. A text and
-    a number never are.
+    Values of two types are the same where both are numbers, or consist of such, and equal without rounding; others
+    where they are written as the same JSON, as a text and a number never are.
     """
     if left_kind == right_kind:
         return orderable(left, left_kind).eqNullSafe(orderable(right, right_kind))
@@ -50,7 +50,8 @@ def _of_two_types(left: Column, right: Column, left_kind: DataType, right_kind: 
         pairs = F.arrays_zip(left.alias("l"), right.alias("r"))
         kinds = left_kind.elementType, right_kind.elementType
         return (F.size(left) == F.size(right)) & F.forall(pairs, lambda pair: same(pair["l"], pair["r"], *kinds))
-    return F.lit(False)
+    # Two outputs that say the same in each byte are equal: a text "NaN", and that of a DOUBLE.
+    return json_text.of_value(left, left_kind) == json_text.of_value(right, right_kind)
 
 
 def _numbers(left: Column, right: Column, left_kind: NumericType, right_kind: NumericType) -> Column:
