@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from rewind.adapters import delta_output
 from rewind.control import generations, tables
 from rewind.core.offsets import OffsetRange
-from rewind.core.pipeline import Pipeline
+from rewind.core.pipeline import DELTA, Pipeline
 from rewind.steps.logic import empty_records
 from rewind.transforms import contract, encoding, json_text, parsing
 from rewind.transforms.headers import Stamp
@@ -154,7 +154,7 @@ def _told_by(shop: Workshop, spark: SparkSession, job_id: str, given: list[Given
     """Hold all that a job wrote against the oracle: of each record one row, or one dead letter."""
     with shop.registry() as connection:
         job = generations.read(connection, job_id)
-    if "table" in shop.pipeline:
+    if shop.declared().output_format == DELTA:
         places = [str(tables.path(shop.settings, name)) for name in (job.output_topic, job.dead_letter_topic)]
         end = delta_output.STREAM_ORDINAL << 1
         rows, dead = (

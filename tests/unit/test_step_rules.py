@@ -15,7 +15,7 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import KEEP, TOMBSTONE
 from rewind.core.plan import Request
 from rewind.core.world import Batch
-from rewind.steps import backfill, main, mirror
+from rewind.steps import backfill, cut_trial, main, mirror
 from rewind.steps import plan as plan_step
 from rewind.steps.backfill import Work
 from rewind.steps.mirror import Writer
@@ -125,3 +125,24 @@ def test_a_batch_of_the_mirror_that_did_not_land_is_an_error(monkeypatch, landed
         return
     with pytest.raises(IntegrityError, match="mirror of visits: batch 3 did not land"):
         writer.append(None, 3)
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "tried"),
+    [
+        ({"functions": ("cleaned",)}, topic({0: 5, 1: 900}, {0: 7, 1: 2_000}), ({0: 5, 1: 1_500}, {0: 7, 1: 2_000})),
+        ({"functions": ("cleaned",)}, topic({0: 7}, {0: 7}), None),
+        ({"functions": ("cleaned",)}, None, None),
+        ({"functions": ("cleaned",), "stateful": True}, topic({0: 5}, {0: 7}), None),
+        ({}, topic({0: 5}, {0: 7}), None),
+    ],
+)
+def test_declared_functions_are_tried_on_the_newest_records(monkeypatch, declared, found, tried):
+    read = []
+    monkeypatch.setattr(cut_trial, "Broker", lambda *_: SimpleNamespace(topic=lambda _: found))
+    monkeypatch.setattr(cut_trial, "load_logic", lambda _: "logic")
+    monkeypatch.setattr(cut_trial.kafka, "read_range", lambda *asked: asked[3:5])
+    monkeypatch.setattr(cut_trial.kafka, "as_records", lambda rows: rows)
+    monkeypatch.setattr(cut_trial, "compare", lambda records, *_: read.append(records))
+    cut_trial.check(None, SimpleNamespace(), replace(PIPELINE, **declared))
+    assert read == ([] if tried is None else [tried])

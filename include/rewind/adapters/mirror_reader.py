@@ -7,6 +7,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from sqlalchemy import Connection
 
 from rewind.adapters import mirror, table_watch
 from rewind.adapters.table_watch import Watch
@@ -74,7 +75,8 @@ class Mirror:
         found = Broker(self._settings).topic(topic)
         if found is None:
             raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
-        commits, deleted = _recorded(self._settings, found)
+        with transaction(self._settings.registry_url) as connection:
+            commits, deleted = _recorded(connection, found)
         if not commits:
             raise RefusedError("source.topic", f"{topic!r} has no mirror", f"Start it with the DAG mirror_{topic}")
         return found.id, mirror_log.spans(commits, deleted)
@@ -96,8 +98,8 @@ def watch(settings: Settings, topic: str) -> Watch:
 
 def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorState | None:
     """Return what the mirror of a topic holds, from its commit records and from what others were seen to do to it."""
-    commits, deleted = _recorded(settings, topic)
     with transaction(settings.registry_url) as connection:
+        commits, deleted = _recorded(connection, topic)
         changes = mirror_changes.recorded(connection, topic.name)
     found = mirror_log.state(commits, deleted, topic, transactional)
     if found is None or not changes:
@@ -107,7 +109,6 @@ def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorS
     return replace(found, void=void, changed=mirror_changes.said(changes, newest)) if void else found
 
 
-def _recorded(settings: Settings, topic: Topic) -> tuple[list[Commit], dict[int, list[OffsetRange]]]:
-    with transaction(settings.registry_url) as connection:
-        commits = mirror_log.commits(connection, topic.name, topic.id)
-        return commits, mirror_log.deletions(connection, topic.name, topic.id)
+def _recorded(connection: Connection, topic: Topic) -> tuple[list[Commit], dict[int, list[OffsetRange]]]:
+    commits = mirror_log.commits(connection, topic.name, topic.id)
+    return commits, mirror_log.deletions(connection, topic.name, topic.id)

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import kafka
+from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Topic
 from rewind.steps.logic import empty_records, load_logic
 from rewind.transforms import contract, encoding
 from rewind.transforms.contract import Logic
@@ -25,7 +25,7 @@ RECORDS = 500
 _STAMP = Stamp("trial", 0, "trial", "rows", "dead letters")
 
 
-def check(spark: SparkSession, settings: Settings, pipeline: Pipeline, topic: Topic) -> None:
+def check(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> None:
     """Check that declared functions give the newest records the same rows in one batch and in two.
 
     What keeps state does not give the same in two batches, and is not tried.
@@ -34,6 +34,10 @@ def check(spark: SparkSession, settings: Settings, pipeline: Pipeline, topic: To
         RefusedError: They do not.
     """
     if not pipeline.functions or pipeline.stateful:
+        return
+    topic = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
+    if topic is None:
+        # Whoever plans or deploys says so.
         return
     start = {p: max(topic.earliest[p], end - RECORDS) for p, end in topic.latest.items()}
     if start == topic.latest:

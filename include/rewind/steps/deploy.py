@@ -41,7 +41,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
     code = bundle.running(Path(sys.argv[0]))
     spark = session(f"deploy {pipeline}", declared.session_time_zone)
     seen = allocate.examined(spark, declared)
-    cut_trial.check(spark, settings, declared, topic)
+    cut_trial.check(spark, settings, declared)
     begin = positions(spark, settings, topic, start)
     made = Generation(
         job_id=job_id,

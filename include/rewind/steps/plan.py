@@ -104,9 +104,7 @@ def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
         live = generations.live(connection, pipeline.name)
     files = {} if live is None else supervise.frozen_bundle(settings, live[0].job_id, live[0].bundle).files
     seen = allocate.examined(spark, pipeline)
-    source = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
-    if source is not None:
-        cut_trial.check(spark, settings, pipeline, source)
+    cut_trial.check(spark, settings, pipeline)
     if live is not None:
         both = [parsing.declared(schema) for schema in (live[0].frozen["output_schema"], seen.schema)]
         row_rules.check(spark, pipeline, both[0], both[1])
