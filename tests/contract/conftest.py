@@ -31,8 +31,6 @@ def postgres_template(postgres_server: str) -> str:
     """Name of a database that holds an empty registry, and that no test uses: others are copied from it."""
     url = postgres.another(postgres_server, "empty")
     database.upgrade(url)
-    # A database that somebody is connected to cannot be copied.
-    database.engine(url).dispose()
     return "empty"
 
 

@@ -371,6 +371,7 @@ def test_an_empty_registry_says_so(client, installation):
 def test_a_locked_registry_says_so_and_nothing_more(client, installation, monkeypatch):
     page_states.seed(installation, "deployed")
     monkeypatch.setattr("rewind.control.snapshot.BUSY_MILLISECONDS", 50)
+    database.engine(installation.registry_url).dispose()
     holder = sqlite3.connect(installation.home / "registry.db", isolation_level=None)
     holder.execute("PRAGMA journal_mode=DELETE")
     holder.execute("BEGIN EXCLUSIVE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,11 +26,14 @@ from rewind.core.world import Batch
 from rewind.steps import backfill
 from rewind.steps.backfill import Work
 from rewind.steps.history import History
-from tests.support import fakes
+from tests.scenarios.crashes import Life
+from tests.support import fakes, preload
+from tests.support.workshop import Workshop
 
 MOST_MILLISECONDS = 1_000
 """How long a writer may wait for another pipeline."""
 STUCK_SECONDS = 60
+SLOW_DISK = Path(__file__).with_name("slow_disk.c")
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,57 @@ def backfill_beside_writers(
 
     owners = [f"pipeline_{number}-g1" for number in range(pipelines)]
     return beside_writers(settings.registry_url, owners, act, slow)
+
+
+def life_beside_writers(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, pipelines: int, count: int, microseconds: int
+) -> tuple[Waits, list[int]]:
+    """Plan, backfill and cut over by real submits, on a mirror of so many files on a slow disk, while others write.
+
+    Args:
+        shop: A pipeline with two source partitions, nothing of it deployed.
+        monkeypatch: Sets what the drivers inherit.
+        pipelines: How many others write, each once a second.
+        count: Files of the mirror, one a record.
+        microseconds: How long each look at one of them takes.
+
+    Returns:
+        How the writers waited, and how often each process was made to wait for the disk.
+    """
+    settings = shop.settings
+    (settings.home / "conf").mkdir(parents=True)
+    (settings.home / "conf" / "spark-defaults.conf").write_text("spark.sql.files.maxRecordsPerFile 1\n")
+    life = Life(shop, ())
+    with monkeypatch.context() as small:
+        small.setenv("SPARK_CONF_DIR", str(settings.home / "conf"))
+        life.begin(count)
+    folder = Path(mirror.table_path(settings, shop.topic).removeprefix("file:"))
+    files = sum(1 for _ in folder.rglob("*.parquet"))
+    counts = settings.home / "waited"
+    monkeypatch.setenv("LD_PRELOAD", str(preload.compiled(SLOW_DISK, settings.home)))
+    monkeypatch.setenv("SLOW_DISK_FOLDER", str(folder))
+    monkeypatch.setenv("SLOW_DISK_MICROSECONDS", str(microseconds))
+    monkeypatch.setenv("SLOW_DISK_COUNTS", str(counts))
+    over, waits = threading.Event(), list[float]()
+
+    def writes(owner: str) -> None:
+        number = 0
+        while not over.wait(1):
+            begun = time.monotonic()
+            with transaction(settings.registry_url, MOST_MILLISECONDS) as connection:
+                waits.append(time.monotonic() - begun)
+                progress.record(connection, owner, 1, Batch(number, {0: number}, {0: number + 1}, 1, now()))
+            number += 1
+
+    with ThreadPoolExecutor(pipelines) as many:
+        written = [many.submit(writes, f"pipeline_{number}-g1") for number in range(pipelines)]
+        try:
+            life.rewind()
+        finally:
+            over.set()
+        for one in written:
+            one.result()
+    return Waits(len(waits), max(waits), files), [int(line) for line in counts.read_text().split()]
 
 
 def _names(place: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -18,6 +17,7 @@ from rewind.control.database import now
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.offsets import reached
 from tests.scenarios.soak import Soak
+from tests.support import preload
 from tests.support.workshop import Ended, wait_for
 
 CLOCK_SHIFT = Path(__file__).with_name("clock_shift.c")
@@ -174,12 +174,7 @@ def clock_behind(life: Soak) -> Iterator[Mapping[str, str]]:
 
 def _shifted(life: Soak, seconds: int) -> Mapping[str, str]:
     # libfaketime bends timed waits too: of JVMs, which then spin, and Python's sleep, which then fails.
-    library = life.ground.home / "clock_shift.so"
-    if not library.exists():
-        if shutil.which("gcc") is None and os.geteuid() == 0:
-            subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "gcc", "libc6-dev"], check=False)
-        assert shutil.which("gcc"), "a clock that is off needs a compiler: apt-get install gcc libc6-dev"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(CLOCK_SHIFT), "-ldl"], check=True)
+    library = preload.compiled(CLOCK_SHIFT, life.ground.home)
     return {"LD_PRELOAD": str(library), "CLOCK_SHIFT_SECONDS": str(seconds)}
 
 

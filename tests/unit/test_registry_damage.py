@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,8 @@ def settings(tmp_path):
     with transaction(made.registry_url) as connection:
         for number in range(1, 60):
             generations.create(connection, generation(number=number, state="retired"), None)
-    # A checkpoint by hand: what is damaged below must be all that there is.
-    with transaction(made.registry_url) as connection:
-        assert len(generations.all_of(connection, "visits_converter")) == 59
+    # What is damaged below must be all that there is: it is in the file when nobody is connected.
+    database.engine(made.registry_url).dispose()
     return made
 
 
@@ -55,6 +55,32 @@ def test_a_missing_registry_is_told_and_none_is_made(settings):
     with pytest.raises(RetryError, match=told), transaction(settings.registry_url):
         pass
     assert not file.exists()
+
+
+def test_a_backup_that_is_put_in_the_place_of_a_registry_is_what_is_written_to(settings):
+    file = Path(settings.registry_url.removeprefix("sqlite:///"))
+    backup = file.with_name("backup.db")
+    backup.write_bytes(file.read_bytes())
+    with transaction(settings.registry_url) as connection:
+        generations.create(connection, generation(number=77, state="retired"), None)
+    backup.replace(file)
+    for sibling in file.parent.glob(f"{file.name}-*"):
+        sibling.unlink()
+    with transaction(settings.registry_url) as connection:
+        assert len(generations.all_of(connection, "visits_converter")) == 59
+
+
+def test_a_forked_process_shares_no_connection_with_its_parent(settings):
+    reading, writing = os.pipe()
+    with transaction(settings.registry_url) as connection:
+        mine = connection.connection.dbapi_connection
+    child = os.fork()
+    if child == 0:
+        with transaction(settings.registry_url) as connection:
+            os.write(writing, b"its own" if connection.connection.dbapi_connection is not mine else b"the parent's")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 99) == b"its own"
 
 
 @pytest.mark.parametrize("words", ["disk I/O error", "database or disk is full"])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, create_engine, event, insert, literal, select
-from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import DatabaseError, DBAPIError, DisconnectionError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from rewind.control.schema import PROTOCOL, protocol
 from rewind.core.errors import RefusedError, RetryError
 
 BUSY_MILLISECONDS = 30_000
+PATIENCE = "rewind_patience"
+"""Execution option of a connection: for how many milliseconds it waits for the lock of the one writer."""
+ASK_AGAIN_SECONDS = (0.000_5, 0.003)
+"""Between two attempts to take that lock on SQLite: a transaction takes about a millisecond."""
 DAMAGED = ("malformed", "not a database", "no such table")
 """What SQLite says of a file that is torn, overwritten or not a registry."""
 RESTORE = "stop the stack and restore its backup"
@@ -27,38 +35,84 @@ WRITER_LOCK = 0x726577696E64
 """Key of the advisory lock that a transaction on PostgreSQL takes first: "rewind" in ASCII."""
 
 
-@lru_cache
-def engine(url: str, patience: int = BUSY_MILLISECONDS) -> Engine:
-    """Return the engine of a registry, one a process, URL and patience with locks, in milliseconds.
+def engine(url: str) -> Engine:
+    """Return the engine of a registry: one a process and URL, which keeps a connection open.
 
-    Connections are not pooled: SQLite files are cheap to open, and forked Airflow workers must share none.
+    A process that was forked makes one of its own: a connection must not be shared with the parent, nor even closed.
     """
-    made = create_engine(url, poolclass=NullPool)
+    return _engine(url, os.getpid())
+
+
+@lru_cache
+def _engine(url: str, _process: int) -> Engine:
+    # The connection that a process keeps serves its batches and renewals; a burst of threads opens others for a moment.
+    made = create_engine(url, pool_size=1, max_overflow=-1, pool_pre_ping=not url.startswith("sqlite"))
     if made.dialect.name == "sqlite":
-        event.listen(made, "connect", partial(_prepare_sqlite, patience))
+        event.listen(made, "connect", _prepare_sqlite)
+        event.listen(made, "checkout", partial(_refuse_replaced, made.url.database or ""))
         event.listen(made, "begin", _begin_immediate)
     if made.dialect.name == "postgresql":
-        event.listen(made, "begin", partial(_begin_alone, patience))
+        event.listen(made, "begin", _begin_alone)
     return made
 
 
-def _prepare_sqlite(patience: int, connection: Any, _record: Any) -> None:
+def _prepare_sqlite(connection: Any, record: ConnectionPoolEntry) -> None:
     # The driver must not open transactions by itself, or BEGIN IMMEDIATE below would come too late.
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", f"busy_timeout={patience}", "foreign_keys=ON", "synchronous=FULL"):
+    # The busy timeout serves this first pragma alone; see _begin_immediate.
+    for pragma in (f"busy_timeout={BUSY_MILLISECONDS}", "journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
+    connection.execute("PRAGMA busy_timeout=0")
+    (file,) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
+    record.info["file"] = _identity(file)
+
+
+def _refuse_replaced(file: str, _connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
+    # A backup was restored: a connection to the file that lay there before would write where nobody reads.
+    if record.info["file"] != _identity(file):
+        raise DisconnectionError
+
+
+def _identity(file: str) -> tuple[int, int] | None:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _begin_immediate(connection: Connection) -> None:
-    # A deferred transaction that reads first and writes later fails at once with "database is locked",
-    # whatever the busy timeout; taking the write lock first makes it wait.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    """Take the write lock first, and wait for it.
+
+    A deferred transaction that reads first and writes later fails at once with "database is locked", whatever the busy
+    timeout. SQLite's own wait has no queue and asks the less often the longer somebody has waited, up to every 100 ms:
+    under load whoever came last is served first, and one waits for seconds. Everybody asks equally often here.
+    """
+    begin, ends = "BEGIN IMMEDIATE", time.monotonic() + _patience(connection) / 1_000
+    # By the driver itself: an attempt that fails costs a tenth of one through SQLAlchemy.
+    attempt = connection.connection.cursor()
+    while time.monotonic() < ends:
+        try:
+            attempt.execute(begin)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                break
+        else:
+            return
+        time.sleep(random.uniform(*ASK_AGAIN_SECONDS))  # noqa: S311 - so that no two ask in step
+    # Its error is SQLAlchemy's.
+    connection.exec_driver_sql(begin)
 
 
-def _begin_alone(patience: int, connection: Connection) -> None:
+def _begin_alone(connection: Connection) -> None:
     # The same promise as on SQLite: what a transaction reads stays true until it ends (ADR 0008).
-    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {patience}")
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_patience(connection)}")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+
+
+def _patience(connection: Connection) -> int:
+    asked: int = connection.get_execution_options().get(PATIENCE, BUSY_MILLISECONDS)
+    return asked
 
 
 @contextmanager
@@ -74,7 +128,7 @@ def transaction(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connect
     """
     _refuse_missing(url)
     try:
-        with engine(url, patience).begin() as connection:
+        with engine(url).connect().execution_options(**{PATIENCE: patience}) as connection, connection.begin():
             yield connection
     except DatabaseError as error:
         # Its other kinds say that a statement or a value is wrong, not that the registry is.
@@ -128,6 +182,8 @@ def upgrade(url: str) -> None:
             cure = "Use that release, or restore a backup made before it"
             raise RefusedError("registry", f"was migrated by a newer release ({unknown})", cure) from unknown
         connection.commit()
+    # On SQLite what was written then lies in the file itself, which may be copied.
+    made.dispose()
 
 
 def check_protocol(connection: Connection) -> None:
