@@ -33,6 +33,7 @@ from tests.support.workshop import Workshop
 MOST_MILLISECONDS = 1_000
 """How long a writer may wait for another pipeline."""
 STUCK_SECONDS = 60
+LIFE_SECONDS = 1_800
 SLOW_DISK = Path(__file__).with_name("slow_disk.c")
 
 
@@ -191,6 +192,8 @@ def life_beside_writers(
     monkeypatch.setenv("SLOW_DISK_FOLDER", str(folder))
     monkeypatch.setenv("SLOW_DISK_MICROSECONDS", str(microseconds))
     monkeypatch.setenv("SLOW_DISK_COUNTS", str(counts))
+    # Each pass over the history opens each file.
+    shop.patience = LIFE_SECONDS
     over, waits = threading.Event(), list[float]()
 
     def writes(owner: str) -> None:

@@ -63,7 +63,13 @@ class Record:
 
 
 class Workshop:
-    """One pipeline on one topic, in the places that the settings name."""
+    """One pipeline on one topic, in the places that the settings name.
+
+    Attributes:
+        patience: Seconds within which a main must end.
+    """
+
+    patience = PATIENCE
 
     def __init__(self, settings: Settings, name: str, partitions: int, **declared: Any) -> None:
         self.settings = settings
@@ -115,7 +121,7 @@ class Workshop:
         job: str,
         *arguments: str,
         environment: Mapping[str, str] | None = None,
-        patience: float = PATIENCE,
+        patience: float | None = None,
         code: Bundle | None = None,
     ) -> Ended:
         """Submit a main of the code as it is now, or of a bundle, and wait for its end."""
@@ -126,12 +132,12 @@ class Workshop:
             env=submit.environment(made),
             capture_output=True,
             text=True,
-            timeout=patience,
+            timeout=patience or self.patience,
             check=False,
         )
         return Ended(done.returncode, done.stdout + done.stderr)
 
-    def run(self, job: str, *arguments: str, patience: float = PATIENCE) -> Ended:
+    def run(self, job: str, *arguments: str, patience: float | None = None) -> Ended:
         ended = self.submit(job, *arguments, patience=patience)
         assert ended.code == 0, ended.output[-4000:]
         return ended
