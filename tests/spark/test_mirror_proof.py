@@ -52,10 +52,10 @@ class World:
     config: dict[str, str] = field(default_factory=dict)
     earliest: dict[int, int] = field(default_factory=lambda: dict(KAFKA))
 
-    def prove(self, wanted: Ranges | None = None) -> Proof:
+    def prove(self, wanted: Ranges | None = None, *, again: bool = True) -> Proof:
         topic = fakes.topic(self.earliest, {p: r.end for p, r in RECORDS.items()}, **self.config)
         source = Source(topic, self.transactional, self.kafka)
-        return proving.prove(self.spark, self.settings, source, wanted, "a-test")
+        return proving.prove(self.spark, self.settings, source, wanted, "a-test", again=again)
 
     def kafka(self, ranges: Ranges) -> DataFrame:
         self.asked.append(ranges)
@@ -353,6 +353,28 @@ def test_what_is_proven_is_not_read_again_while_commits_only_add(world: World, m
     # A commit that takes files away may have taken anything with them, though it adds none.
     world.lose((1, FIRST, FIRST + 310))
     assert found(world.prove()) == {**NOTHING, "lost": 310}
+
+
+def test_a_rewind_reads_of_kafka_what_came_since_the_proof(world: World) -> None:
+    first, last = (
+        (R(r.start, r.end - 40) for r in RECORDS.values()),
+        {p: R(r.end - 40, r.end) for p, r in RECORDS.items()},
+    )
+    proven = world.prove(dict(enumerate(first)))
+    assert (proven.read, proven.compared) == (520, 270)
+    proof = world.prove(dict(RECORDS), again=False)
+    assert (proof.verdict, proof.read, proof.compared) == ("whole", 80, 80)
+    assert world.asked[1:] == [last]
+    assert world.prove(dict(RECORDS), again=False).read == 0
+    # The night's proof asks for all that Kafka still holds.
+    assert world.prove(dict(RECORDS)).compared == 350
+
+
+def test_a_record_that_is_not_kafkas_is_found_where_it_came_since_the_proof(world: World) -> None:
+    world.prove({0: R(0, 250), 1: R(FIRST, FIRST + 250)})
+    world.differ("value", F.lit(b"x"), (0, 249), (0, 299))
+    proof = world.prove(dict(RECORDS), again=False)
+    assert (proof.verdict, proof.unlike.first) == ("damaged", ((0, 299),))
 
 
 def test_a_repeat_that_was_added_after_a_proof_is_found(world: World) -> None:

@@ -6,6 +6,7 @@ Delta protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md, actio
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from pyspark.sql import SparkSession
 from rewind.adapters import files
 from rewind.core.errors import IntegrityError
 from rewind.core.periods import milliseconds
+
+_reached: dict[str, int] = {}
+"""The newest version of a table that this process has seen, by path."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,34 @@ class LogEntry:
 
 
 def versions(spark: SparkSession, path: str, after: int) -> list[int]:
-    """Return the versions above `after` that the log still holds one by one, in order."""
-    names = files.names(spark, f"{path}/_delta_log")
-    found = [int(name.removesuffix(".json")) for name in names if name.endswith(".json") and name[:20].isdigit()]
-    return sorted(version for version in found if version > after)
+    """Return the versions above `after` that the log still holds one by one, in order.
+
+    Where it still holds `after` itself it holds all that came later, for the oldest leave it first: each is asked for
+    by name, since a log of months has hundreds of thousands of names to list.
+    """
+    if after < 0 or not _holds(spark, path, after):
+        names = files.names(spark, f"{path}/_delta_log")
+        found = [int(name.removesuffix(".json")) for name in names if name.endswith(".json") and name[:20].isdigit()]
+        return sorted(version for version in found if version > after)
+    return list(itertools.takewhile(lambda version: _holds(spark, path, version), itertools.count(after + 1)))
+
+
+def newest(spark: SparkSession, path: str) -> int:
+    """Return the newest version, -1 where there is no table; the log is listed once a process."""
+    known = _reached.get(path, -1)
+    if known >= 0 and not _holds(spark, path, known):
+        # Another table was made at the path.
+        known = -1
+    _reached[path] = max(versions(spark, path, known), default=known)
+    return _reached[path]
+
+
+def _holds(spark: SparkSession, path: str, version: int) -> bool:
+    return files.exists(spark, _file(path, version))
+
+
+def _file(path: str, version: int) -> str:
+    return f"{path}/_delta_log/{version:020d}.json"
 
 
 def entry(spark: SparkSession, path: str, version: int) -> LogEntry:
@@ -88,7 +116,7 @@ def read(spark: SparkSession, path: str, version: int) -> str | None:
         IntegrityError: It is no text.
     """
     try:
-        return files.read_text(spark, f"{path}/_delta_log/{version:020d}.json")
+        return files.read_text(spark, _file(path, version))
     except UnicodeDecodeError as error:
         raise _torn(version, error) from error
 

@@ -177,7 +177,7 @@ def _beside(made: Write) -> list[Column]:
 
 def _append(rows: DataFrame, path: str, made: Write) -> None:
     spark = rows.sparkSession
-    before = _newest(spark, path)
+    before = delta_log.newest(spark, path)
     metadata = json.dumps({"ranges": {str(p): [r.start, r.end] for p, r in sorted(made.ranges.items())}})
     options = {"txnAppId": made.application, "txnVersion": str(made.number), "userMetadata": metadata}
     rows.write.format("delta").mode("append").options(**options).save(path)
@@ -199,7 +199,3 @@ def _held(spark: SparkSession, path: str, pair: tuple[str, int], metadata: str) 
         if entry.transaction is not None and entry.transaction[0] == pair[0] and entry.transaction[1] < pair[1]:
             return False
     return False
-
-
-def _newest(spark: SparkSession, path: str) -> int:
-    return max(delta_log.versions(spark, path, -1), default=-1)

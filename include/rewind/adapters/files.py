@@ -19,6 +19,12 @@ def read_text(spark: SparkSession, path: str) -> str | None:
         stream.close()
 
 
+def exists(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a file or folder."""
+    system, place = _system(spark, path)
+    return bool(system.exists(place))
+
+
 def names(spark: SparkSession, path: str) -> list[str]:
     """Return the names in a folder, without hidden ones; empty when there is no folder."""
     system, place = _system(spark, path)

@@ -78,15 +78,8 @@ class History:
     def _counted(
         self, rows: DataFrame, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]
     ) -> tuple[int, int]:
-        deleted = self._deleted()
         # A record that was deleted on purpose stands in a version from before that, and is missing from a later one.
-        certain = F.count_distinct(F.when(~table.at_any(deleted), F.col("offset"))).alias("certain")
-        found = (
-            rows.select("partition", "offset")
-            .groupBy("partition")
-            .agg(F.count(F.lit(1)).alias("rows"), F.count_distinct("offset").alias("offsets"), certain)
-            .collect()
-        )
+        found = mirror_checks.counts(rows, ~table.at_any(self._deleted())).collect()
         offsets = {row["partition"]: row["certain"] for row in found}
         repeats = sum(row["rows"] - row["offsets"] for row in found)
         if repeats:

@@ -53,8 +53,9 @@ class Prover:
         state: MirrorState,
         ranges: Ranges,
         standing: Mapping[int, Sequence[OffsetRange]],
+        again: bool,
     ) -> None:
-        """Work out what is to be read: what no proof stands for, and all that Kafka can be asked about."""
+        """Work out what is to be read: what no proof stands for, and if asked `again` all that Kafka still holds."""
         self._spark = spark
         self._source = source
         self._state = state
@@ -62,9 +63,10 @@ class Prover:
         self._path = table.table_path(settings, source.topic.name)
         kept = between(source.topic.earliest, source.topic.latest)
         self._overlap = {p: r.overlap(kept.get(p, OffsetRange(0, 0))) for p, r in ranges.items()}
-        done = {p: [*standing.get(p, ()), self._overlap[p]] for p in ranges}
+        self._compared = self._overlap if again else self._unproven(standing)
+        done = {p: [*standing.get(p, ()), self._compared[p]] for p in ranges}
         self._fresh = {p: missing(r, done[p]) for p, r in ranges.items()}
-        self._read = {p: merged([*self._fresh[p], self._overlap[p]]) for p in ranges}
+        self._read = {p: merged([*self._fresh[p], self._compared[p]]) for p in ranges}
         with transaction(settings.registry_url) as connection:
             self._deleted = mirror_log.deletions(connection, source.topic.name, source.topic.id)
 
@@ -73,7 +75,7 @@ class Prover:
         absent = self._absent()
         due = checks.expected(self._spark, self._read, absent)
         found = checks.buckets(self._rows()).persist()
-        theirs = checks.buckets(_hashed(self._source.rows(self._overlap))).persist()
+        theirs = checks.buckets(_hashed(self._source.rows(self._compared))).persist()
         try:
             read, compared = self._totals(found)
             bad = self._suspects(checks.suspects(found, due, theirs))
@@ -87,7 +89,7 @@ class Prover:
             topic_id=self._state.topic_id,
             version=self._state.version,
             ranges=self._ranges,
-            overlap=self._overlap,
+            overlap=self._compared,
             read=read,
             compared=compared,
             holes=tuple(sorted(holes)),
@@ -98,12 +100,22 @@ class Prover:
     def _rows(self) -> DataFrame:
         # Content is read only where Kafka can be asked: elsewhere two narrow columns tell all.
         narrow = self._mirrored(self._fresh).select("partition", "offset", F.lit(None).cast("long").alias("hash"))
-        return narrow.unionByName(_hashed(self._mirrored({p: [r] for p, r in self._overlap.items()})))
+        return narrow.unionByName(_hashed(self._mirrored({p: [r] for p, r in self._compared.items()})))
 
     def _mirrored(self, parts: Mapping[int, Sequence[OffsetRange]]) -> DataFrame:
         rows = table.read(self._spark, self._path, self._state.version)
         asked = {p: [r for r in rs if len(r)] for p, rs in parts.items()}
         return rows.where(table.at_any(asked) & (F.col("topic_id") == self._state.topic_id))
+
+    def _unproven(self, standing: Mapping[int, Sequence[OffsetRange]]) -> Ranges:
+        """Return what of the overlap no proof stands for, from the first to the last of it."""
+        parts = {p: missing(r, standing.get(p, ())) for p, r in self._overlap.items()}
+        return {
+            p: OffsetRange(left[0].start, left[-1].end)
+            if left
+            else OffsetRange(self._overlap[p].end, self._overlap[p].end)
+            for p, left in parts.items()
+        }
 
     def _absent(self) -> Parts:
         """Return where there is rightly no record, as far as that is known beforehand."""
@@ -178,7 +190,7 @@ class Prover:
     def _unlike(self, parts: Parts) -> Unlike:
         if not parts:
             return Unlike()
-        asked = {p: within([self._overlap[p]], spans) for p, spans in parts.items()}
+        asked = {p: within([self._compared[p]], spans) for p, spans in parts.items()}
         whole = {p: OffsetRange(rs[0].start, rs[-1].end) for p, rs in asked.items() if rs}
         theirs = _hashed(self._source.rows(whole).where(table.at_any(asked)))
         places = checks.unlike(_hashed(self._mirrored(asked)), theirs).persist()

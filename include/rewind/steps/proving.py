@@ -73,7 +73,7 @@ def _proven(spark: SparkSession, settings: Settings, name: str) -> str:
     declared = pipelines.load_all(settings.pipelines)[0]
     transactional = any(one.transactional for one in declared if one.source_topic == name)
     source = Source(topic, transactional, from_kafka(spark, settings, topic))
-    return prove(spark, settings, source, None, ASKED).verdict
+    return prove(spark, settings, source, None, ASKED, again=True).verdict
 
 
 def before_reading(spark: SparkSession, settings: Settings, plan: Plan, rewind_id: str) -> list[str]:
@@ -86,7 +86,7 @@ def before_reading(spark: SparkSession, settings: Settings, plan: Plan, rewind_i
     if topic is None or topic.id != plan.topic_id:
         raise RefusedError("source.topic", f"{plan.topic} was deleted or recreated", "Make a new plan")
     source = Source(topic, thaw(plan.config).transactional, from_kafka(spark, settings, topic))
-    proof = prove(spark, settings, source, between(plan.start, plan.end), rewind_id)
+    proof = prove(spark, settings, source, between(plan.start, plan.end), rewind_id, again=False)
     mirror_proof.refuse(proof, plan.accepted_gaps)
     return mirror_proof.summary(proof)
 
@@ -102,7 +102,9 @@ def from_kafka(spark: SparkSession, settings: Settings, topic: Topic) -> KafkaRo
     return rows
 
 
-def prove(spark: SparkSession, settings: Settings, source: Source, wanted: Ranges | None, asked_by: str) -> Proof:
+def prove(
+    spark: SparkSession, settings: Settings, source: Source, wanted: Ranges | None, asked_by: str, *, again: bool
+) -> Proof:
     """Prove a range of a mirror, and record what was found.
 
     Args:
@@ -111,6 +113,7 @@ def prove(spark: SparkSession, settings: Settings, source: Source, wanted: Range
         source: What is proven.
         wanted: The range, cut to what is mirrored; None for all that is.
         asked_by: The rewind, or the run, that asks.
+        again: Whether all that Kafka still holds is held against it anew, also what an earlier proof found whole.
 
     Raises:
         RetryError: Nothing is mirrored yet.
@@ -121,7 +124,7 @@ def prove(spark: SparkSession, settings: Settings, source: Source, wanted: Range
     state = replace(state, version=_newest(spark, table.table_path(settings, source.topic.name), state.version))
     ranges = between(state.start(), state.end()) if wanted is None else _mirrored(wanted, state)
     standing = _standing(spark, settings, source.topic, state)
-    prover = Prover(spark, settings, source, state, ranges, standing)
+    prover = Prover(spark, settings, source, state, ranges, standing, again)
     proof = prover.proof(_before(wanted or {}, state))
     _record(settings, proof, _holds_for(proof, standing), asked_by)
     for line in mirror_proof.summary(proof):

@@ -19,6 +19,8 @@ SINK_COLUMNS = ("topic", "key", "value", "headers")
 """What a row is in Kafka."""
 ROW_COLUMNS = (*SINK_COLUMNS, "fields")
 """The same and `fields`, the typed columns of a result, all null in a dead letter or tombstone."""
+TASKS_A_CORE = 4
+"""Among how many tasks a core source partitions are spread: the more, the more evenly; an empty one costs little."""
 _ORDER = ("source_partition", "source_offset")
 
 
@@ -48,8 +50,12 @@ def encode(records: DataFrame, logic: Logic, pipeline: Pipeline, contract: Contr
 
 
 def in_source_order(rows: DataFrame, partition: str, offset: str) -> DataFrame:
-    """Return the rows with each source partition whole in one task, in the order of its offsets."""
-    return rows.repartition(F.col(partition)).sortWithinPartitions(partition, offset)
+    """Return the rows with each source partition whole in one task, in the order of its offsets.
+
+    By the number of the partition, not by its hash: two partitions of two would share a task as often as not.
+    """
+    tasks = TASKS_A_CORE * rows.sparkSession.sparkContext.defaultParallelism
+    return rows.repartitionById(tasks, F.col(partition)).sortWithinPartitions(partition, offset)
 
 
 def rows_of(parsed: DataFrame, pipeline: Pipeline, contract: Contract, stamp: Stamp) -> DataFrame:

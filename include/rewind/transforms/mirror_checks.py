@@ -55,6 +55,28 @@ def buckets(rows: DataFrame) -> DataFrame:
     )
 
 
+def counts(rows: DataFrame, certain: Column) -> DataFrame:
+    """Return how many records there are of each partition.
+
+    By bitmaps: to count offsets that are distinct, and those among them, Spark would write each row three times.
+
+    Args:
+        rows: `partition` and `offset`.
+        certain: Whether a record must be there.
+
+    Returns:
+        `partition`; `rows`; `offsets`, each once; and `certain`, those among them that must be there.
+    """
+    place = F.col("offset") % BUCKET
+    offsets, sure = (F.bitmap_construct_agg(at) for at in (place, F.when(certain, place)))
+    each = rows.groupBy("partition", bucket().alias("bucket")).agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.bitmap_count(offsets).alias("offsets"),
+        F.bitmap_count(sure).alias("certain"),
+    )
+    return each.groupBy("partition").agg(*(F.sum(name).alias(name) for name in ("rows", "offsets", "certain")))
+
+
 def expected(
     spark: SparkSession,
     asked: Mapping[int, Sequence[OffsetRange]],

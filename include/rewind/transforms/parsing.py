@@ -55,7 +55,12 @@ def _exact(read: DataFrame, schema: StructType, required: tuple[str, ...]) -> Da
     reason = reason.when(exact_reading.half_a_character(text), "holds half of a surrogate pair")
     for name in required:
         reason = reason.when(column(name).isNull(), f"{name} is missing")
-    found = list(exact_reading.problems(F.col(_PARSED), schema, "", text))
+    there = F.col(_PARSED).isNotNull()
+    found = [
+        problem
+        for f in schema.fields
+        for problem in exact_reading.of_field(column(f.name, _PARSED), f, f.name, text, there, column(f.name))
+    ]
     return made.select(SRC, reason.otherwise(exact_reading.first_problem(found)).alias(REASON), *map(column, names))
 
 
@@ -83,4 +88,5 @@ def _of_bytes(text: Column) -> Column:
     reason = F.when(value.isNull(), F.lit(None).cast("string"))
     reason = reason.when(F.length(value) == 0, "empty value")
     reason = reason.when(text.isNull(), "not UTF-8")
-    return reason.when(~F.ltrim(text, F.lit(" \n\r\t")).startswith("{"), "not a JSON object")
+    begins = text.startswith("{") | F.ltrim(text, F.lit(" \n\r\t")).startswith("{")
+    return reason.when(~begins, "not a JSON object")

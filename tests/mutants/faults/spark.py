@@ -65,12 +65,8 @@ TRANSFORMS = (
     Fault("broken-text-parsed", GUARD, "parsing._of_bytes", 'reason.when(text.isNull(), "not UTF-8")', "reason"),
     Fault("bytes-behind-a-record", GUARD, "parsing._exact", ".when(~F.col(_SOUND), UNREADABLE)", ""),
     Fault("half-a-character", GUARD, "parsing._exact", "exact_reading.half_a_character(text)", "F.lit(False)"),
-    Fault(
-        "a-time-of-today", GUARD, "exact_reading._instant", 'stays.otherwise(text.rlike(f"^{_ZONED}$"))', "F.lit(True)"
-    ),
-    Fault(
-        "a-time-that-is-skipped", GUARD, "exact_reading._instant", " == text.try_cast", ".isNotNull() | text.try_cast"
-    ),
+    Fault("a-time-of-today", GUARD, "exact_reading._instant", 'text.rlike(f"^{_ZONED}$")', "F.lit(True)"),
+    Fault("a-time-that-is-skipped", GUARD, "exact_reading._instant", " == local, placed", ".isNotNull(), placed"),
     Fault("an-object-reopened", GUARD, "exact_reading.read", "text.rlike(_REOPENS)", "F.lit(False)"),
     Fault(
         "a-key-twice", GUARD, "exact_reading.problems", "F.size(F.array_distinct(keys)) != F.size(keys)", "F.lit(False)"
