@@ -7,6 +7,7 @@ BIN := .venv/bin
 REWIND := PYTHONPATH=include $(BIN)/python -m rewind
 HOME_FOLDER := $(or $(REWIND_HOME),.rewind)
 WHAT ?=
+QUICK ?=
 NAME ?= scheduler
 WORKERS ?= 2
 ARGS ?=
@@ -15,7 +16,7 @@ TIERS := tests/stage tests/process tests/steps tests/contract tests/spark tests/
 TESTS = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down status logs demo test test-all mutants accept lint format lock clean
+.PHONY: help setup up down status logs demo test test-all mutants accept bench lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +51,9 @@ mutants: setup ## plant faults one at a time: a test must notice each (ARGS="--o
 
 accept: setup ## show what an issue asks for: WHAT=<word>
 	$(BIN)/python -m pytest --shows "$(WHAT)" -s $(ARGS)
+
+bench: setup ## measure beside what one would use instead: WHAT=<name>, QUICK=1, ARGS=--record writes docs/performance.md
+	PYTHONPATH=include $(BIN)/python -m benchmarks $(if $(WHAT),--what $(WHAT)) $(if $(QUICK),--quick) $(ARGS)
 
 lint: setup ## check style, types and spelling, as CI and pre-commit do
 	$(BIN)/ruff format --check .

@@ -8,7 +8,7 @@ from provision.progress import Board
 from provision.uv import Uv
 
 STEP = "locks"
-NAMES = ("requirements-setup", "requirements", "requirements-dev")
+NAMES = ("requirements-setup", "requirements", "requirements-dev", "requirements-bench")
 OLDEST_PYTHON = "3.11"
 
 
