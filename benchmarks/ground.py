@@ -39,7 +39,9 @@ class Ground:
     def step(self, job: str, *arguments: str) -> Spent:
         """Submit a main as an operator would, and return what it took."""
         settings = self.shop.settings
-        made = submit.make(settings, bundle.build(settings, self.shop.pipeline), job, arguments, name=job)
+        made = submit.make(
+            settings, bundle.build(settings, self.shop.pipeline), job, arguments, name=job, records=self.records
+        )
         return rounds.of_process(submit.command(made), submit.environment(made), settings.home / f"{job}.log")
 
     def planned(self) -> tuple[str, Spent]:

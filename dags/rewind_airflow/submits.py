@@ -40,11 +40,13 @@ class Errand:
         arguments: Arguments of the main.
         bundle: Whose code runs.
         rewind_id: The rewind whose step it is; None for a job that leaves no end marker in the registry.
+        records: How many records it works on, where that is known.
     """
 
     arguments: list[str]
     bundle: Bundle
     rewind_id: str | None = None
+    records: int | None = None
 
 
 class RewindSubmit(SparkSubmitOperator):
@@ -108,7 +110,7 @@ class RewindSubmit(SparkSubmitOperator):
 
     def _prepare(self, settings: Settings, errand: Errand) -> TrackedHook:
         name = self._name(errand)
-        made = submit.make(settings, errand.bundle, self.job, errand.arguments, name=name)
+        made = submit.make(settings, errand.bundle, self.job, errand.arguments, name=name, records=errand.records)
         self.application = str(made.application)
         hook = TrackedHook(
             CONNECTION,
@@ -204,7 +206,7 @@ class StepSubmit(RewindSubmit):
         if plan.kind not in self.kinds:
             raise AirflowSkipException(f"a {plan.kind} has no step {self.job}")
         code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
-        return Errand(["--rewind-id", rewind_id], code, rewind_id)
+        return Errand(["--rewind-id", rewind_id], code, rewind_id, plan.records)
 
     def execute(self, context: Context) -> None:
         """Carry it out, and name what a check wrote down, whatever it found."""

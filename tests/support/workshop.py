@@ -40,6 +40,8 @@ from rewind.core.settings import Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE = 240.0
+FEW = 100_000
+"""More records than any test has."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Workshop:
     ) -> Ended:
         """Submit a main of the code as it is now, or of a bundle, and wait for its end."""
         code = code or bundle.build(self.settings, self.pipeline)
-        made = submit.make(self.settings, code, job, arguments, name=job, environment=environment)
+        made = submit.make(self.settings, code, job, arguments, name=job, environment=environment, records=FEW)
         done = subprocess.run(
             submit.command(made),
             env=submit.environment(made),

@@ -95,18 +95,22 @@ def test_what_is_chosen_wins_over_the_usual(settings):
 
 
 @pytest.mark.parametrize(
-    ("job", "master", "short"),
+    ("job", "master", "records", "short"),
     [
-        ("spin_up", "local[2]", True),
-        ("deploy", "yarn", True),
-        ("stream", "local[2]", True),
-        ("stream", "yarn", False),
-        ("backfill", "local[2]", False),
-        ("backfill", "yarn", False),
+        ("spin_up", "local[2]", None, True),
+        ("spin_up", "local[2]", 10**9, True),
+        ("deploy", "yarn", None, True),
+        ("stream", "local[2]", None, True),
+        ("stream", "yarn", None, False),
+        ("backfill", "local[2]", None, False),
+        ("backfill", "local[2]", 500_000, True),
+        ("backfill", "local[2]", 500_001, False),
+        ("backfill", "yarn", 1, False),
     ],
 )
-def test_light_jobs_do_without_the_second_compiler(settings, job, master, short):
-    options = made(replace(settings, spark_master=master), job).conf["spark.driver.extraJavaOptions"]
+def test_light_jobs_do_without_the_second_compiler(settings, job, master, records, short):
+    found = made(replace(settings, spark_master=master), job, records=records)
+    options = found.conf["spark.driver.extraJavaOptions"]
     assert ("-XX:TieredStopAtLevel=1" in options) is short
 
 
