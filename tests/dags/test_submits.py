@@ -107,6 +107,13 @@ def test_a_step_is_believed_with_its_end_marker(opened, context, spark_submit, r
         assert "the field: is bad. Mend it" in str(failure.value)
 
 
+def test_a_step_of_a_small_plan_does_without_the_second_compiler(opened, context, spark_submit, rewind_id):
+    opened()
+    submits = spark_submit(mark=f"{rewind_id} backfill")
+    StepSubmit(task_id="backfill").execute(context)
+    assert "-XX:TieredStopAtLevel=1" in submits()
+
+
 def test_a_marker_of_an_earlier_attempt_proves_nothing(installation, opened, context, spark_submit, rewind_id):
     opened()
     with transaction(installation.registry_url) as connection:
