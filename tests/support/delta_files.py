@@ -180,6 +180,10 @@ def read_locally(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.extend(found)
         return found
 
+    def exists(_: object, path: str) -> bool:
+        return Path(path).exists()
+
     monkeypatch.setattr(files, "read_text", text)
+    monkeypatch.setattr(files, "exists", exists)
     monkeypatch.setattr(files, "names", names)
     return asked

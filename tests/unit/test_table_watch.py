@@ -227,6 +227,19 @@ def test_a_table_of_another_id_is_looked_at_from_its_beginning(settings, table):
 # --- what a look costs, and a registry that is away
 
 
+def test_the_first_look_at_an_old_table_begins_near_its_end(settings, table, asked, monkeypatch):
+    monkeypatch.setattr(table_watch, "FIRST_LOOK", 3)
+    for number in range(6):
+        table.write(APP, number)
+    table.truncate()
+    looking = watch(settings)
+    asked.clear()
+    looking.look(None)
+    read = [path.rpartition("/")[2] for path in asked if "/" in path]
+    assert read[0] == f"{table.version - 2:020d}.json"
+    assert ([change.kind for change in looking.changes], looking.version) == ([CHANGED], table.version)
+
+
 def test_a_look_reads_what_came_since_the_last_one_however_old_the_table_is(settings, table, asked):
     for number in range(300):
         table.write(APP, number)

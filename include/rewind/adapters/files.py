@@ -6,6 +6,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+NUL = "\0"
+"""What no name of a file holds."""
+
 
 def read_text(spark: SparkSession, path: str) -> str | None:
     """Return the text of a small file, or None when there is none."""
@@ -30,7 +33,11 @@ def names(spark: SparkSession, path: str) -> list[str]:
     system, place = _system(spark, path)
     if not system.exists(place):
         return []
-    found = [status.getPath().getName() for status in system.listStatus(place)]
+    jvm = _jvm(spark)
+    paths = jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(system.listStatus(place))
+    # All names in one text: a call for each takes a fifth of a millisecond, and a log has hundreds of thousands.
+    joined: str = jvm.scala.runtime.ScalaRunTime.genericWrapArray(paths).mkString(NUL)
+    found = (path.rpartition("/")[2] for path in joined.split(NUL) if path)
     return sorted(name for name in found if not name.startswith("."))
 
 

@@ -27,6 +27,9 @@ from rewind.core.settings import Settings
 from rewind.core.table_changes import ADDED, Change
 from rewind.core.world import Generation
 
+FIRST_LOOK = 1_000
+"""How many of the newest commits are looked at of a table that has never been watched."""
+
 log = logging.getLogger(__name__)
 
 
@@ -124,7 +127,10 @@ class Watch:
     def _since(self, spark: SparkSession) -> Iterator[tuple[int, str]]:
         path, version = self._table.path, self.version + 1
         if self._sight is None or not self._same(spark, self._sight):
-            version = min(delta_log.versions(spark, path, -1), default=version)
+            held = delta_log.versions(spark, path, -1)
+            # A table that was there before it was watched may have years of commits, each a file to read.
+            begins = held[-FIRST_LOOK:][:1] if self._sight is None else held[:1]
+            version = begins[0] if begins else version
         while (text := delta_log.read(spark, path, version)) is not None:
             yield version, text
             version += 1

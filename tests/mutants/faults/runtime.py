@@ -33,6 +33,14 @@ FAULTS = (
     Fault("file-added-to-a-bundle", COMPARISON, "bundle.verified", "files.keys() | found.keys()", "files.keys()"),
     Fault("module-from-elsewhere", GUARD, "check_origin", "if strangers or not ours:", "if not ours:"),
     Fault("checkout-before-the-bundle", VALUE, "submit.make", '"PYTHONPATH": "",', ""),
+    Fault(
+        "registry-at-its-old-place",
+        GUARD,
+        "_refuse_replaced",
+        'if record.info["file"] != _identity(file):',
+        "if False:",
+    ),
+    Fault("connection-across-a-fork", GUARD, "database.engine", "os.getpid()", "0"),
     Fault("transaction-begun-late", LOCK, "_begin_immediate", "BEGIN IMMEDIATE", "BEGIN"),
     Fault(
         "damaged-registry-for-a-bug",

@@ -119,6 +119,27 @@ TRANSFORMS = (
         "reason.when(F.lit(False), ",
     ),
     Fault(
+        "a-repeat-uncounted",
+        VALUE,
+        "mirror_checks.counts",
+        'F.bitmap_count(offsets).alias("offsets")',
+        'F.count(F.lit(1)).alias("offsets")',
+    ),
+    Fault(
+        "versions-of-the-table-before",
+        GUARD,
+        "delta_log.newest",
+        "if known >= 0 and not _holds(spark, path, known):",
+        "if False:",
+    ),
+    Fault(
+        "a-dropped-version-taken-for-the-newest",
+        GUARD,
+        "delta_log.versions",
+        "if after < 0 or not _holds(spark, path, after):",
+        "if after < 0:",
+    ),
+    Fault(
         "records-overtake-each-other",
         ORDER,
         "in_source_order",
