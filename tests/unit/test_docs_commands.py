@@ -25,7 +25,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 RUNBOOKS = sorted((PROJECT / "docs").glob("*.md"))
 TEXTS = [PROJECT / "README.md", *RUNBOOKS]
 PARTS = ("**You see**", "**Why", "**Do", "**It worked when**")
-NO_RUNBOOK = {"README.md", "logic.md", "metrics.md", "values.md"}
+NO_RUNBOOK = {"README.md", "logic.md", "metrics.md", "performance.md", "values.md"}
 FOR_GOOD = {"stack", "demo", "serve-pointer"}
 """Commands that start processes or serve until they are ended."""
 STANDS_FOR = {
