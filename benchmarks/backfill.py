@@ -56,8 +56,8 @@ class Sides:
             output = generations.read(connection, job).output_topic
         digest = peers.command("digest", shop.settings.bootstrap)
         mine, theirs = (rounds.output_of([*digest, topic]) for topic in (output, self._target))
-        assert mine == theirs, f"the script wrote {theirs}, the backfill {mine}"
-        assert mine.startswith(f"{self._ground.records} "), mine
+        if mine != theirs or not mine.startswith(f"{self._ground.records} "):
+            raise RuntimeError(f"of {self._ground.records} the script wrote {theirs}, the backfill {mine}")
         self._ground.abort(self._rewind)
         return spent
 

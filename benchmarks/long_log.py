@@ -55,7 +55,8 @@ def table(spark: SparkSession, folder: Path, length: int) -> Callable[[], Spent]
             made[0] += 1
             mirror.append(rows, path, "topic", "2025-09-04", application="bench", batch=made[0], metadata="{}")
             last = length - 2 + made[0]
-            assert delta_log.versions(spark, path, last) == [last + 1]
+            if delta_log.versions(spark, path, last) != [last + 1]:
+                raise RuntimeError(f"{path}: no version {last + 1}")
 
     return lambda: rounds.of_call(add)
 

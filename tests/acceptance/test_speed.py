@@ -26,7 +26,9 @@ def measured(figure: Figure, what: ModuleType) -> dict[str, Ratio]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="a cold JVM takes longer than the script's time and ten seconds")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="a cold JVM takes longer than the script's time and ten seconds"
+)
 def test_shows_3_the_whole_step_beside_the_script(figure: Figure) -> None:
     spent = measured(figure, backfill)["backfill_step_to_script"].spent
     assert spent["backfill"].wall <= spent["script"].wall + 10
@@ -37,7 +39,9 @@ def test_shows_11_fifty_writers_of_one_registry(figure: Figure) -> None:
     assert wait.spent["registry"].wall <= 1
 
 
-@pytest.mark.xfail(strict=True, reason="Delta itself lists the whole log of a local table with each commit")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Delta itself lists the whole log of a local table with each commit"
+)
 def test_shows_12_a_commit_to_a_long_log(figure: Figure) -> None:
     ratio = measured(figure, long_log)[f"commit_at_{long_log.LONG}_to_{long_log.SHORT}"]
     assert ratio.value <= 1.2

@@ -104,11 +104,7 @@ def beside_writers(url: str, owners: Sequence[str], act: Callable[[], Any], slow
     written: defaultdict[str, int] = defaultdict(int)
 
     def write(owner: str) -> float:
-        begun = time.monotonic()
-        with transaction(url, MOST_MILLISECONDS) as connection:
-            waited = time.monotonic() - begun
-            number = written[owner]
-            progress.record(connection, owner, 1, Batch(number, {0: number}, {0: number + 1}, 1, now()))
+        waited = _write(url, owner, written[owner])
         written[owner] += 1
         return waited
 
@@ -199,10 +195,7 @@ def life_beside_writers(
     def writes(owner: str) -> None:
         number = 0
         while not over.wait(1):
-            begun = time.monotonic()
-            with transaction(settings.registry_url, MOST_MILLISECONDS) as connection:
-                waits.append(time.monotonic() - begun)
-                progress.record(connection, owner, 1, Batch(number, {0: number}, {0: number + 1}, 1, now()))
+            waits.append(_write(settings.registry_url, owner, number))
             number += 1
 
     with ThreadPoolExecutor(pipelines) as many:
@@ -214,6 +207,15 @@ def life_beside_writers(
         for one in written:
             one.result()
     return Waits(len(waits), max(waits), files), [int(line) for line in counts.read_text().split()]
+
+
+def _write(url: str, owner: str, number: int) -> float:
+    """Record a batch, and return how many seconds that waited for the registry."""
+    begun = time.monotonic()
+    with transaction(url, MOST_MILLISECONDS) as connection:
+        waited = time.monotonic() - begun
+        progress.record(connection, owner, 1, Batch(number, {0: number}, {0: number + 1}, 1, now()))
+    return waited
 
 
 def _names(place: str) -> Iterator[str]:

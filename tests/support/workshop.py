@@ -41,7 +41,7 @@ from rewind.core.settings import Settings
 PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE = 240.0
 FEW = 100_000
-"""More records than any test has."""
+"""How many records a main is told to work on: tests have few."""
 
 
 @dataclass(frozen=True)

@@ -48,22 +48,22 @@ def _engine(url: str, _process: int) -> Engine:
     # The connection that a process keeps serves its batches and renewals; a burst of threads opens others for a moment.
     made = create_engine(url, pool_size=1, max_overflow=-1, pool_pre_ping=not url.startswith("sqlite"))
     if made.dialect.name == "sqlite":
-        event.listen(made, "connect", _prepare_sqlite)
-        event.listen(made, "checkout", partial(_refuse_replaced, made.url.database or ""))
+        file = made.url.database or ""
+        event.listen(made, "connect", partial(_prepare_sqlite, file))
+        event.listen(made, "checkout", partial(_refuse_replaced, file))
         event.listen(made, "begin", _begin_immediate)
     if made.dialect.name == "postgresql":
         event.listen(made, "begin", _begin_alone)
     return made
 
 
-def _prepare_sqlite(connection: Any, record: ConnectionPoolEntry) -> None:
+def _prepare_sqlite(file: str, connection: Any, record: ConnectionPoolEntry) -> None:
     # The driver must not open transactions by itself, or BEGIN IMMEDIATE below would come too late.
     connection.isolation_level = None
     # The busy timeout serves this first pragma alone; see _begin_immediate.
     for pragma in (f"busy_timeout={BUSY_MILLISECONDS}", "journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
     connection.execute("PRAGMA busy_timeout=0")
-    (file,) = (row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
     record.info["file"] = _identity(file)
 
 
@@ -89,7 +89,7 @@ def _begin_immediate(connection: Connection) -> None:
     under load whoever came last is served first, and one waits for seconds. Everybody asks equally often here.
     """
     begin, ends = "BEGIN IMMEDIATE", time.monotonic() + _patience(connection) / 1_000
-    # By the driver itself: an attempt that fails costs a tenth of one through SQLAlchemy.
+    # By the driver itself: through SQLAlchemy an attempt that fails costs far more.
     attempt = connection.connection.cursor()
     while time.monotonic() < ends:
         try:

@@ -90,7 +90,7 @@ class Proof:
         topic_id: Its id.
         version: Version of the mirror's table.
         ranges: What was asked.
-        overlap: Which of it Kafka answered for.
+        overlap: Which of it was held against Kafka.
         read: Records of the mirror that were read; what an earlier proof holds for is not read again.
         compared: Those of them that were held against Kafka.
         holes: Offsets without a record, in order.

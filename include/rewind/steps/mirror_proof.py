@@ -109,13 +109,8 @@ class Prover:
 
     def _unproven(self, standing: Mapping[int, Sequence[OffsetRange]]) -> Ranges:
         """Return what of the overlap no proof stands for, from the first to the last of it."""
-        parts = {p: missing(r, standing.get(p, ())) for p, r in self._overlap.items()}
-        return {
-            p: OffsetRange(left[0].start, left[-1].end)
-            if left
-            else OffsetRange(self._overlap[p].end, self._overlap[p].end)
-            for p, left in parts.items()
-        }
+        left = _spanned({p: missing(r, standing.get(p, ())) for p, r in self._overlap.items()})
+        return {p: left.get(p, OffsetRange(r.end, r.end)) for p, r in self._overlap.items()}
 
     def _absent(self) -> Parts:
         """Return where there is rightly no record, as far as that is known beforehand."""
@@ -150,7 +145,7 @@ class Prover:
     def _holes(self, absent: Parts, lacking: Parts, unlike: Unlike) -> list[Hole]:
         """Return the holes of what was read: those known beforehand, and those found where these do not tell all."""
         asked = {p: within(self._read[p], parts) for p, parts in lacking.items()}
-        whole = {p: OffsetRange(parts[0].start, parts[-1].end) for p, parts in asked.items() if parts}
+        whole = _spanned(asked)
         real = holes_in(self._spark, self._path, self._state.version, whole, self._state.topic_id) if whole else {}
         found = []
         for p in self._ranges:
@@ -191,7 +186,7 @@ class Prover:
         if not parts:
             return Unlike()
         asked = {p: within([self._compared[p]], spans) for p, spans in parts.items()}
-        whole = {p: OffsetRange(rs[0].start, rs[-1].end) for p, rs in asked.items() if rs}
+        whole = _spanned(asked)
         theirs = _hashed(self._source.rows(whole).where(table.at_any(asked)))
         places = checks.unlike(_hashed(self._mirrored(asked)), theirs).persist()
         try:
@@ -205,6 +200,11 @@ class Prover:
         finally:
             places.unpersist()
         return Unlike(counts.get("changed", 0), counts.get("extra", 0) if "extra" in bad else 0, first, held)
+
+
+def _spanned(parts: Parts) -> Ranges:
+    """Return per partition what lies from the first to the last of some offsets; a partition without any is absent."""
+    return {p: OffsetRange(rs[0].start, rs[-1].end) for p, rs in parts.items() if rs}
 
 
 def _joined(left: Parts, right: Parts) -> Parts:

@@ -85,7 +85,7 @@ def read(text: Column, schema: StructType) -> Column:
         ((F.size(keys) == 2) & (F.get(keys, F.lit(1)) == mark)).alias(_END),
         entries[CORRUPT].alias(CORRUPT),
     )
-    # The pattern costs more than the parse of a small text, and most have no list at all.
+    # The pattern is dear, and most texts have no list at all.
     return F.when(F.contains(text, F.lit("]")) & text.rlike(_REOPENS), whole).otherwise(plain)
 
 
