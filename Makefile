@@ -41,10 +41,10 @@ demo: setup ## rewind a running pipeline from start to collected garbage, under 
 	@$(REWIND) demo $(ARGS)
 
 test: lint ## check the code and run the tests that each change needs
-	$(TESTS) -m "not full" $(TIERS) $(ARGS)
+	$(TESTS) -m "not full and not acceptance" $(TIERS) $(ARGS)
 
 test-all: test ## run `make test`, then all other tests but the acceptance tests
-	$(TESTS) -m full $(TIERS) $(ARGS)
+	$(TESTS) -m "full and not acceptance" $(TIERS) $(ARGS)
 
 mutants: setup ## plant faults one at a time: a test must notice each (ARGS="--only <part of a name>")
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -82,6 +82,6 @@ def session(folder: Path) -> SparkSession:
     )
     builder = SparkSession.builder.master("local[2]")
     builder = builder.config("spark.driver.extraClassPath", jvm.spark_class_path(JARS))
-    for name, value in submit.usual_conf(settings, submit.is_short(settings, "mirror")).items():
+    for name, value in submit.usual_conf(settings, "mirror").items():
         builder = builder.config(name, value)
     return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()

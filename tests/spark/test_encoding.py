@@ -14,6 +14,8 @@ from rewind.steps.logic import empty_records
 from rewind.transforms import contract, encoding
 from rewind.transforms.headers import Stamp
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 PIPELINE = Pipeline(
     name="visits_converter",
     source_topic="visits",

@@ -17,6 +17,8 @@ from rewind.steps.logic import empty_records
 from rewind.transforms import contract, encoding, fitness, parsing
 from tests.scenarios.truth_values import FORMS, STAMP, UNREADABLE, drawn, outcome, through_outputs
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 A = '{"id":1,"s":"x"}'
 
 

@@ -22,7 +22,7 @@ from rewind.steps.state_comparison import StateFound
 from tests.support import cuts
 from tests.support.cuts import Arrival, Job, Lives
 from tests.support.fakes import TOPIC_ID
-from tests.support.tiers import one_soon
+from tests.support.tiers import one_in_all, one_soon
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -113,9 +113,8 @@ def told(found: StateFound, name: str) -> dict[str, int]:
     return {kind: count for kind, count in found.counts[OPERATORS[name]].items() if count}
 
 
-@pytest.mark.full
 @pytest.mark.shows("stateful", **{"differing_keys_of_{kept}_in_the_state_of_{name}": 0})
-@pytest.mark.parametrize(("name", "kept"), EQUAL_KEYS)
+@pytest.mark.parametrize(("name", "kept"), one_in_all(EQUAL_KEYS))
 def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
     made = visits(80)
     found = compared(*jobs(name, cuts.cut(made, 2), cuts.cut(made, 3)))

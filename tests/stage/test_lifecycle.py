@@ -14,7 +14,6 @@ from rewind.control.pointer import resolve
 from rewind.local.airflow_api import AirflowApiError
 from tests.scenarios.airflow_cases import c28_collection_cleared, supervisor_lost
 from tests.scenarios.airflow_life import visit
-from tests.scenarios.step_cases import c25_orphan
 from tests.support.stage import Stage
 from tests.support.stub_stage import StubStage, stub_stage
 from tests.support.warm import WarmJvm
@@ -111,7 +110,7 @@ def test_p10_a_wrong_type_and_an_empty_text_make_no_run(stage: Stage) -> None:
         assert len(stage.api.dag_runs(dag_id)) == before
 
 
-def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
+def test_a_rewind_from_form_to_collected_garbage(stage: StubStage, warm_jvm: WarmJvm) -> None:
     shop = stage.shop
     for p in range(2):
         shop.produce(*(visit(n) for n in range(150)), partition=p)
@@ -129,6 +128,8 @@ def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
         assert rewinds.active_of(connection, "staged") is None
     assert "staged-out-g2" not in Broker(shop.settings).topics()
 
+    # Deployed and planned by real submits; from here on it is Airflow's side that counts, and the streams' drivers.
+    stage.stub.warm(warm_jvm.gateway)
     run_id, rewind_id = stage.begin(apply_plan=plan_id)
     wait_for("the rewind being active", lambda: stage.rewind(rewind_id)[0] is not None)
     second, _ = stage.begin(same_code=True)
@@ -164,9 +165,7 @@ def test_a_rewind_from_form_to_collected_garbage(stage: Stage) -> None:
     assert pages == {"HOME"}
 
 
-def test_then_a_release_without_history_and_the_old_ones_collected(stage: StubStage, warm_jvm: WarmJvm) -> None:
-    # The life above was by real submits alone; from here on it is Airflow's side that counts.
-    stage.stub.warm(warm_jvm.gateway)
+def test_then_a_release_without_history_and_the_old_ones_collected(stage: StubStage) -> None:
     shop = stage.shop
     run_id, rewind_id = stage.begin(**{"from": "live"}, same_code=True, auto_approve=True, grace="PT1H")
     # A release compares what comes after its handoff; over nothing there is no pass.
@@ -231,7 +230,3 @@ def test_c10_a_cut_over_that_was_only_marked_lets_nothing_of_live_be_collected(s
     wait_for("the abort", lambda: stage.rewind(rewind_id)[0].state == "aborted")
     assert stage.live() == live
     assert topics == set(stage.shop_topics())
-
-
-def test_c25_an_orphan_of_a_step_lets_nothing_start(stage: StubStage) -> None:
-    c25_orphan(stage, "kill-refused")

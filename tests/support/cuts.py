@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -67,6 +69,27 @@ def cut(arrivals: Sequence[Arrival], batches: int) -> list[Sequence[Arrival]]:
     return [arrivals[first:end] for first, end in itertools.pairwise(ends)]
 
 
+_FOLDERS = tempfile.TemporaryDirectory(prefix="tables-")
+_MADE: dict[str, Any] = {}
+
+
+def _once(key: str, make: Callable[[], Any]) -> Any:
+    """Return what was made for a key, made now if it is the first time: it would be the same each time."""
+    if key not in _MADE:
+        _MADE[key] = make()
+    return _MADE[key]
+
+
+def _table(key: str, create: Callable[[str], Any]) -> tuple[str, Any]:
+    """Return an empty table to be copied, and what making it gave: a commit takes a second."""
+
+    def make() -> tuple[str, Any]:
+        path = tempfile.mkdtemp(dir=_FOLDERS.name)
+        return path, create(path)
+
+    return _once(f"table {key}", make)  # type: ignore[no-any-return]
+
+
 @dataclass
 class Job:
     """One generation of a pipeline with state, fed by hand; what it writes goes to tables.
@@ -91,7 +114,7 @@ class Job:
         """Record the generation and make its tables."""
         begin = dict(self.start or dict.fromkeys(range(PARTITIONS), 0))
         job, base = f"{self.pipeline.name}-g{self.number}", f"{self.pipeline.output_topic}-g{self.number}"
-        seen = examined(self.spark, self.pipeline)
+        seen = _once(f"examined {self.pipeline}", lambda: examined(self.spark, self.pipeline))
         frozen = {
             "config": self.pipeline.frozen(),
             "output_schema": seen.schema,
@@ -108,17 +131,16 @@ class Job:
             generations.create(connection, self.generation, None)
             if self.number == 1:
                 generations.set_first(connection, job)
-        makers = (lambda path: delta_output.create(self.spark, path, seen.schema)), self._dead
-        for name, make in zip((base, f"{base}-dead"), makers, strict=True):
-            tables.mark(self.settings, name, make(str(tables.path(self.settings, name))))
+        results = _table(seen.schema, lambda path: delta_output.create(self.spark, path, seen.schema))
+        dead = _table("dead letters", lambda path: delta_output.create_dead(self.spark, path))
+        for name, (made, table_id) in {base: results, f"{base}-dead": dead}.items():
+            shutil.copytree(made, tables.path(self.settings, name))
+            tables.mark(self.settings, name, table_id)
         self.feed = feeding.feed_path(self.settings, job)
         self.checkpoint = str(supervise.checkpoint_folder(self.settings, job))
-        feed.create(self.spark, self.feed)
+        shutil.copytree(_table("feed", lambda path: feed.create(self.spark, path))[0], self.feed)
         self.ranges: list[Ranges] = []
         self._position = begin
-
-    def _dead(self, path: str) -> str:
-        return delta_output.create_dead(self.spark, path)
 
     def read(self, *batches: Sequence[Arrival]) -> None:
         """Read the next records, one micro-batch a sequence, until nothing is left; record each batch."""

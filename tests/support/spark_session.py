@@ -25,7 +25,7 @@ def session(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraClassPath": jvm.spark_class_path(jars),
-        "spark.driver.extraJavaOptions": jvm.driver_java_options(jars, short=True),
+        "spark.driver.extraJavaOptions": f"{jvm.driver_java_options(jars, short=False)} -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "Europe/Paris",
         "spark.sql.execution.pythonUDF.arrow.enabled": "false",
@@ -48,6 +48,16 @@ def spark(session: SparkSession) -> SparkSession:
     """The session, in the documents' zone."""
     session.conf.set("spark.sql.session.timeZone", "Europe/Paris")
     return session
+
+
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Evaluate expressions by the Java that a real driver makes of them: for tests of what single values become."""
+    for key in warm_submit.INTERPRETED:
+        spark.conf.unset(key)
+    yield
+    for key, value in warm_submit.INTERPRETED.items():
+        spark.conf.set(key, value)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ DURATIONS = Path(__file__).resolve().parents[1] / "durations.json"
 WORTH_RECORDING = 0.5
 """Seconds from which on a test's duration is worth a line of the committed file."""
 STAGE = "tests/stage/"
+ACCEPTANCE = "tests/acceptance/"
 SPARK_SUBMIT = Path(sys.executable).parent / "spark-submit"
 WARM_SUBMIT = Path(__file__).with_name("warm_submit.py")
 
@@ -42,7 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, whole: whichever worker is free takes the next one, so that both end together.
 
     Before all others come those on a real scheduler, which wait more than they work.
+
+    Raises:
+        pytest.UsageError: `make accept` alone runs a test, and it is no line of any issue: nothing would run it.
     """
+    lost = [item.nodeid for item in items if _is_left_to_acceptance(item) and not item.get_closest_marker("shows")]
+    if lost:
+        raise pytest.UsageError(f"a test of a tier with the mark `acceptance` needs a mark `shows`: {', '.join(lost)}")
     known, files = recorded(), defaultdict(float)
     for item in items:
         files[_file(item.nodeid)] += known.get(item.nodeid, 0.0)
@@ -51,8 +58,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def one_soon(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Return the parameters of a dear test, of which `make test` runs the first alone."""
-    first, *others = cases
-    return [pytest.param(*first), *(pytest.param(*case, marks=pytest.mark.full) for case in others)]
+    return tiered(cases, (), pytest.mark.full)
+
+
+def one_in_all(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return the parameters of a dearer one: `make test-all` runs the first, `make accept` all of them."""
+    return tiered(cases, pytest.mark.full, pytest.mark.acceptance)
+
+
+def tiered(cases: Iterable[tuple[Any, ...]], first: Any, others: Any) -> list[Any]:
+    """Return the parameters of a test, with marks of the first and of the others."""
+    begun, *following = cases
+    return [pytest.param(*begun, marks=first), *(pytest.param(*case, marks=others) for case in following)]
 
 
 def recorded() -> dict[str, float]:
@@ -93,6 +110,10 @@ class _Costs:
         whole = recorded() | {nodeid: round(seconds, 1) for nodeid, seconds in self._seconds.items()}
         kept = {nodeid: seconds for nodeid, seconds in sorted(whole.items()) if seconds >= WORTH_RECORDING}
         DURATIONS.write_text(json.dumps(kept, indent=0) + "\n")
+
+
+def _is_left_to_acceptance(item: pytest.Item) -> bool:
+    return item.get_closest_marker("acceptance") is not None and not item.nodeid.startswith(ACCEPTANCE)
 
 
 def _file(nodeid: str) -> str:

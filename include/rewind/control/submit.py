@@ -22,6 +22,10 @@ FEW_RECORDS = 500_000
 """The same for any job that works on no more records than this: a backfill of 300,000 took 26 CPU seconds instead of
 38, and 18 instead of 22 by the clock; one of 1,000,000 took as many, and longer."""
 
+RUNS_LOGIC = frozenset({"stream", "backfill", "nightly", "merge"})
+"""Jobs in which a pipeline's code meets records: there an error names the line of it that made the column. Spark asks
+the JVM for that with each function of a column, a millisecond a time, of which our own steps call thousands."""
+
 
 @dataclass(frozen=True)
 class Submit:
@@ -77,7 +81,7 @@ def make(
         arguments=[str(a) for a in arguments],
         py_files=bundle.zip,
         class_path=class_path,
-        conf={**usual_conf(settings, is_short(settings, job, records)), **(conf or {})},
+        conf={**usual_conf(settings, job, records), **(conf or {})},
         environment={
             **settings.environment(),
             # A checkout on the path must not win over the bundle.
@@ -100,8 +104,9 @@ def is_short(settings: Settings, job: str, records: int | None = None) -> bool:
     return job in SHORT_STEPS or (on_one_machine and (few or job in LIGHT_ON_ONE_MACHINE))
 
 
-def usual_conf(settings: Settings, short: bool) -> dict[str, str]:
-    """Return the Spark settings of every job of ours."""
+def usual_conf(settings: Settings, job: str, records: int | None = None) -> dict[str, str]:
+    """Return the Spark settings of a job of ours; `records` as in `is_short`."""
+    short = is_short(settings, job, records)
     return {
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": jvm.driver_java_options(settings.jars, short=short),
@@ -112,6 +117,7 @@ def usual_conf(settings: Settings, short: bool) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.python.sql.dataFrameDebugging.enabled": str(job in RUNS_LOGIC).lower(),
         "spark.log.level": "WARN",
     }
 

@@ -155,7 +155,7 @@ def submit_of(settings: Settings, owner: str, kind: str, number: int) -> submit.
         with transaction(settings.registry_url) as connection:
             generation = generations.read(connection, owner)
         code, job, arguments = frozen_bundle(settings, owner, generation.bundle), "stream", ["--job-id", owner]
-    options = submit.usual_conf(settings, submit.is_short(settings, job))["spark.driver.extraJavaOptions"]
+    options = submit.usual_conf(settings, job)["spark.driver.extraJavaOptions"]
     conf = {"spark.driver.extraJavaOptions": f"{options} -Dlog4j2.configurationFile=file:{logging}".strip()}
     return submit.make(settings, code, job, arguments, name=f"{owner}.{number}", conf=conf)
 
