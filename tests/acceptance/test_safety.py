@@ -364,6 +364,10 @@ def test_shows_9_c28_a_collection_cleared_twice(real: StubStage) -> None:
     airflow_cases.c28_collection_cleared(real)
 
 
+def test_shows_9_c10_a_cut_over_that_was_only_marked(real: StubStage) -> None:
+    airflow_cases.c10_cut_over_only_marked(real)
+
+
 def test_shows_2_two_rounds_of_starts_over_rest(figure: Figure, real: StubStage) -> None:
     winners = [airflow_cases.starts_at_once(real) for _ in range(2)]
     figure("winners_over_rest", winners)

@@ -73,6 +73,26 @@ LOSSES: Mapping[str, Callable[[Stage, str, str], None]] = {
 }
 
 
+def c10_cut_over_only_marked(stage: Stage) -> None:
+    """Mark a cut-over as done that was not: nothing of live is collected, and no later task believes the mark."""
+    live, topics = stage.live(), set(stage.shop_topics())
+    run_id, rewind_id = stage.begin(same_code=True, grace="PT5S")
+    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), 300)
+    stage.mark(run_id, "cut_over", "success")
+    garbage = stage.run("collect_garbage", {"dry_run": False})
+    assert stage.live() == live
+    assert topics <= set(stage.shop_topics())
+    assert stage.shop.holder(live) is not None
+    log = stage.api.task_log("collect_garbage", garbage, "collect_garbage", 1)
+    assert f"{live} (" not in log
+
+    stage.answer(run_id, "Reject", "it was only marked")
+    assert stage.ended(stage.rewind_dag, run_id) == "failed"
+    wait_for("the abort", lambda: _state(stage, rewind_id) == "aborted")
+    assert stage.live() == live
+    assert topics == set(stage.shop_topics())
+
+
 def supervisor_lost(stage: Stage, owner: str, how: str) -> None:
     """A stream's supervisor is failed, cleared or deleted: the driver lives on, and the next one attaches to it."""
     holder, starts = stage.shop.holder(owner), stage.starts(owner)

@@ -23,7 +23,7 @@ def test_half_of_the_rows_differ(spark: SparkSession) -> None:
 
 
 def test_mutations_at_the_edges_are_found(spark: SparkSession) -> None:
-    for mutation in planted.mutations(seed=7, how_many=5, count=3_000):
+    for mutation in planted.mutations(seed=7, how_many=3, count=3_000):
         planted.check_mutation(spark, 3_000, mutation)
 
 

@@ -22,7 +22,7 @@ from rewind.steps.state_comparison import StateFound
 from tests.support import cuts
 from tests.support.cuts import Arrival, Job, Lives
 from tests.support.fakes import TOPIC_ID
-from tests.support.tiers import one_in_all, one_soon
+from tests.support.tiers import one_in_all, tiered
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -123,7 +123,7 @@ def test_equal_jobs_in_other_batches_differ_in_no_key(jobs, name, kept):
 
 
 @pytest.mark.shows("stateful", **{"planted_in_one_record_of_{name}": "{classes}"})
-@pytest.mark.parametrize(("name", "planted", "classes", "parts"), one_soon(PLANTED))
+@pytest.mark.parametrize(("name", "planted", "classes", "parts"), tiered(PLANTED, (), pytest.mark.acceptance))
 def test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, planted, classes, parts):
     made = visits(80)
     live, candidate = jobs(name, cuts.cut(made, 2), cuts.cut([*made[:-1], (1, planted)], 2))
@@ -136,9 +136,10 @@ def test_a_planted_difference_is_found_with_both_values(jobs, mirrored, name, pl
     assert (verdict, reason) == (lifecycle.FAIL, "1 keys differ in the state")
 
 
+@pytest.mark.shows("stateful", **{"ahead_or_closed_in_one_state_of_{name}": "{classes}"})
 @pytest.mark.parametrize(
     ("name", "classes"),
-    one_soon(
+    one_in_all(
         [
             (COUNTER, {"equal": 2, "ahead": 1, "evicted": 1}),
             (SESSIONS, {"ahead": 3}),

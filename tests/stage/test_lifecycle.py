@@ -50,6 +50,8 @@ def test_c39_a_bad_value_is_refused_in_the_form_and_makes_no_run(stage: Stage, c
     assert len(stage.api.dag_runs(stage.rewind_dag)) == before
 
 
+@pytest.mark.acceptance
+@pytest.mark.shows("safety", c39_what_the_first_task_alone_can_know="failed there, nothing made")
 def test_c39_what_only_the_first_task_can_know_fails_there_without_side_effect(stage: Stage) -> None:
     run_id, rewind_id = stage.begin(**{"from": '{"staged-in":{"0":0}}'})
     assert stage.ended(stage.rewind_dag, run_id) == "failed"
@@ -60,6 +62,7 @@ def test_c39_what_only_the_first_task_can_know_fails_there_without_side_effect(s
     assert Broker(stage.shop.settings).topics() == [stage.shop.topic]
 
 
+@pytest.mark.acceptance
 @pytest.mark.shows("truth", p10_on_a_scheduler="red first tasks, nothing changed")
 def test_p10_a_key_that_is_not_known_ends_the_run_in_its_first_task(stage: Stage) -> None:
     """By REST a conf may be what it is; the form sends every parameter, with what was left empty as null."""
@@ -210,23 +213,3 @@ def test_a_supervisor_that_is_deleted_leaves_its_driver(stage: Stage) -> None:
 
 def test_c28_a_collection_that_is_cleared_finds_nothing_more(stage: Stage) -> None:
     c28_collection_cleared(stage, times=1)
-
-
-def test_c10_a_cut_over_that_was_only_marked_lets_nothing_of_live_be_collected(stage: Stage) -> None:
-    live, topics = stage.live(), set(stage.shop_topics())
-    run_id, rewind_id = stage.begin(same_code=True, grace="PT5S")
-    wait_for("the question", lambda: bool(stage.api.hitl_pending(stage.rewind_dag, run_id)), 300)
-    stage.mark(run_id, "cut_over", "success")
-    garbage = stage.run("collect_garbage", {"dry_run": False})
-    assert stage.live() == live
-    assert topics <= set(stage.shop_topics())
-    assert stage.shop.holder(live) is not None
-    log = stage.api.task_log("collect_garbage", garbage, "collect_garbage", 1)
-    assert f"{live} (" not in log
-
-    # Nor do the tasks after it believe the mark.
-    stage.answer(run_id, "Reject", "it was only marked")
-    assert stage.ended(stage.rewind_dag, run_id) == "failed"
-    wait_for("the abort", lambda: stage.rewind(rewind_id)[0].state == "aborted")
-    assert stage.live() == live
-    assert topics == set(stage.shop_topics())

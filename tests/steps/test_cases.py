@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from rewind.adapters.mirror_reader import read_state
 from rewind.control import database, generations, schema, submit, supervise
 from rewind.control.broker import Broker
 from rewind.core.offsets import OffsetRange
-from tests.support.workshop import Ended, Workshop, wait_for
+from tests.support.workshop import Ended, Workshop, declare, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -80,14 +81,15 @@ def test_c04_a_recreated_topic_stops_stream_and_plan(workshop: Callable[..., Wor
 @pytest.mark.full
 def test_c07_holes_of_transactions_are_no_loss_and_others_are(workshop: Callable[..., Workshop]) -> None:
     marked = workshop("marked", 1, topic="holes", source=source("holes", transactional=True))
-    plain = Workshop(marked.settings, "plain", 1, topic="holes-of-another")
+    declare(marked.settings.pipelines, "plain", "holes", output="plain-out")
+    plain = copy.copy(marked)
+    plain.pipeline = "plain"
     write_with_holes(marked)
     assert marked.end() == {0: 10}
-    write_with_holes(plain)
     for shop in (marked, plain):
         shop.deploy()
-        shop.start(shop.mirror)
-        shop.caught_up(shop.mirror)
+    marked.start(marked.mirror)
+    marked.caught_up(marked.mirror)
 
     plan = marked.planned("rw-marked", same_code=True)
     assert (plan.records, plan.end, plan.accepted_gaps) == (6, {0: 10}, {})

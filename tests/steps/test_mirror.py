@@ -92,7 +92,7 @@ def test_a_paused_and_throttled_backfill_resumes(workshop: Callable[..., Worksho
     wait_for("the pause", lambda: "paused" in process.stdout.readline(), 120)
     with shop.registry() as connection:
         assert [c.state for c in chunk_log.read(connection, "rw-paced")] == ["planned"] * 3
-        rewinds.set_controls(connection, "rw-paced", paused=False, records_per_second=100)
+        rewinds.set_controls(connection, "rw-paced", paused=False, records_per_second=300)
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 0, output
     with shop.registry() as connection:

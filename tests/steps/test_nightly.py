@@ -64,5 +64,7 @@ def test_nights_join_a_drift_is_found_and_a_sample_says_so(workshop: Callable[..
     assert counts(again.counts) == {"rows": 81, "equal": 81}
 
 
+@pytest.mark.acceptance
+@pytest.mark.shows("verdict", night_without_horizon="goes on from the one before, killed once")
 def test_a_night_of_a_job_without_horizon_goes_on_from_the_one_before(workshop: Callable[..., Workshop]) -> None:
     nightly_line.two_nights(*nightly_line.endless(workshop, 2))

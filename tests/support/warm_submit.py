@@ -21,6 +21,8 @@ SMALL = {
     "spark.databricks.delta.snapshotPartitions": "1",
     # Else a session whose zone is not UTC reads a table's whole log once more with each commit.
     "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
+    # Else the plan of each query is written out in full for a page that nobody opens.
+    "spark.sql.ui.explainMode": "simple",
     # Else each function of a column asks the JVM for a class, three times, to keep the line that it was called from.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
