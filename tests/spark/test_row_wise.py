@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,13 @@ from tests.support import logics
 Refusals = Callable[[Pipeline, Mapping[str, contract.Logic]], dict[str, str]]
 SEED = int(os.environ.get("SEED") or random.randrange(10**6))
 CUTS, RECORDS = 4, 60
+
+
+@pytest.fixture(autouse=True)
+def no_view_left(spark: SparkSession) -> Iterator[None]:
+    """Drop the view of the one logic: the session is that of other files too."""
+    yield
+    spark.catalog.dropTempView(logics.VIEW)
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ SCHEMA = (
     "id BIGINT, kind STRING, amount DOUBLE, at TIMESTAMP, day DATE, tags ARRAY<STRING>, "
     "lines ARRAY<STRUCT<sku: STRING, n: INT>>, extras MAP<STRING, STRING>, body STRING"
 )
+VIEW = "logics_seen"
+"""A view that one of the logics leaves in its session."""
 PIPELINE = Pipeline("logics", "logics-in", SCHEMA, "logics-out")
 SEVERAL_ROWS = Pipeline("logics", "logics-in", SCHEMA, "logics-out", several_rows=True)
 STATEFUL = Pipeline(
@@ -269,8 +271,8 @@ def _cleaned(records: DataFrame) -> DataFrame:
 
 
 def _through_a_view(records: DataFrame) -> DataFrame:
-    records.createOrReplaceTempView("logics_seen")
-    return records.sparkSession.sql("SELECT id, upper(kind) AS made, _src FROM logics_seen WHERE id % 2 = 0")
+    records.createOrReplaceTempView(VIEW)
+    return records.sparkSession.sql(f"SELECT id, upper(kind) AS made, _src FROM {VIEW} WHERE id % 2 = 0")
 
 
 ACCEPTED: Mapping[str, Logic] = {
