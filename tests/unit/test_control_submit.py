@@ -114,13 +114,6 @@ def test_light_jobs_do_without_the_second_compiler(settings, job, master, record
     assert ("-XX:TieredStopAtLevel=1" in options) is short
 
 
-@pytest.mark.parametrize(
-    ("job", "asked"), [("backfill", "true"), ("stream", "true"), ("plan", "false"), ("validate", "false")]
-)
-def test_where_a_column_was_made_is_asked_where_the_pipelines_code_meets_records(settings, job, asked):
-    assert made(settings, job).conf["spark.python.sql.dataFrameDebugging.enabled"] == asked
-
-
 def test_the_archive_is_used_where_there_is_one(settings):
     assert "SharedArchiveFile" not in jvm.driver_java_options(settings.jars, short=False)
     (settings.jars / "rewind.jsa").write_bytes(b"")

@@ -22,10 +22,6 @@ FEW_RECORDS = 500_000
 """The same for any job that works on no more records than this: a backfill of 300,000 took 26 CPU seconds instead of
 38, and 18 instead of 22 by the clock; one of 1,000,000 took as many, and longer."""
 
-RUNS_LOGIC = frozenset({"stream", "backfill", "nightly", "merge"})
-"""Jobs in which a pipeline's code meets records: there an error names the line of it that made the column. Spark asks
-the JVM for that with each function of a column, a millisecond a time, of which our own steps call thousands."""
-
 
 @dataclass(frozen=True)
 class Submit:
@@ -117,7 +113,6 @@ def usual_conf(settings: Settings, job: str, records: int | None = None) -> dict
         "spark.sql.warehouse.dir": str(settings.home / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.python.sql.dataFrameDebugging.enabled": str(job in RUNS_LOGIC).lower(),
         "spark.log.level": "WARN",
     }
 
