@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,8 +13,9 @@ from airflow.plugins_manager import AirflowPlugin
 from fastapi import HTTPException
 
 from rewind.core.settings import Settings, from_environment
+from rewind.web.access import Access
 from rewind.web.airflow_port import AirflowPort
-from rewind.web.app import Access, build
+from rewind.web.app import build
 from rewind.web.state import State
 
 PREFIX = "/rewind"
@@ -28,25 +30,28 @@ def _access() -> Access:
     try:
         from airflow.api_fastapi.app import get_auth_manager
         from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-        from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+        from airflow.api_fastapi.core_api.security import GetUserDep
         from airflow.models.dag import DagModel
-        from fastapi import Depends
     except ImportError:
         logging.getLogger(__name__).exception("the page of Rewind is closed")
-        return Access(_closed, lambda _person, _dag_id: False)
+        return Access(_closed, lambda _person, _dag_ids: (), lambda _person, _dag_id: False)
 
-    def reader(user: GetUserDep, _allowed: None = Depends(requires_access_dag("GET"))) -> Any:
+    def person(user: GetUserDep) -> Any:
         return user
 
     # The names of a function's annotations are looked up in its module, where these are not.
-    reader.__annotations__ = {"user": GetUserDep, "_allowed": None, "return": Any}
+    person.__annotations__ = {"user": GetUserDep, "return": Any}
+
+    def may(user: Any, method: str, dag_ids: Collection[str], entity: DagAccessEntity | None = None) -> set[str]:
+        manager, teams = get_auth_manager(), DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
+        found = {dag_id: DagDetails(id=dag_id, team_name=teams.get(dag_id)) for dag_id in dag_ids}
+        asked = {"method": method, "access_entity": entity, "user": user}
+        return {dag_id for dag_id, details in found.items() if manager.is_authorized_dag(details=details, **asked)}
 
     def may_run(user: Any, dag_id: str) -> bool:
-        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-        asked = {"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details}
-        return bool(get_auth_manager().is_authorized_dag(user=user, **asked))
+        return bool(may(user, "POST", [dag_id], DagAccessEntity.RUN))
 
-    return Access(reader, may_run)
+    return Access(person, lambda user, dag_ids: may(user, "GET", dag_ids), may_run)
 
 
 def _airflow() -> Any:

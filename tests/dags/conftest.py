@@ -25,6 +25,7 @@ from rewind.control.database import now, transaction  # noqa: E402
 from rewind.core import lifecycle  # noqa: E402
 from rewind.core.plan import Plan, Request, sealed  # noqa: E402
 from rewind.core.world import Generation  # noqa: E402
+from tests.support.airflow_page import airflow, client, fresh, page, site  # noqa: E402, F401
 
 PIPELINE = "visits"
 YAML = """\

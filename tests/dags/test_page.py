@@ -2,95 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sqlite3
-from pathlib import Path
 
 import pytest
-from airflow import settings as airflow_settings
 from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi.testclient import TestClient
-from starlette.routing import Mount
 
 from rewind.control import changes, database, rewinds
 from rewind.web import offers
 from tests.support import page_states
+from tests.support.airflow_page import PLUGIN, ROLES, load_plugin
 from tests.support.page_states import HOSTILE, LIVE, REWIND_ID
-
-PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "rewind_plugin.py"
-ROLES = ("viewer", "user", "op", "admin")
-
-
-def load_plugin():
-    spec = importlib.util.spec_from_file_location("rewind_plugin_of_test", PLUGIN)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def airflow():
-    """Airflow's own API app with our plugin, loaded by Airflow from its folder."""
-    from airflow import plugins_manager
-    from airflow.models import import_all_models
-    from airflow.models.base import Base
-
-    with pytest.MonkeyPatch.context() as patch:
-        users = ",".join(f"{role}:{role}" for role in ROLES)
-        patch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", users)
-        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-        patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
-        patch.setattr(airflow_settings, "PLUGINS_FOLDER", str(PLUGIN.parent))
-        for kept in (plugins_manager._get_plugins, plugins_manager._get_ui_plugins):
-            kept.cache_clear()
-        import_all_models()
-        Base.metadata.create_all(airflow_settings.engine)
-        airflow_app.cached_app.cache_clear()
-        yield airflow_app.cached_app(apps="all")
-        for kept in (plugins_manager._get_plugins, plugins_manager._get_ui_plugins, airflow_app.cached_app):
-            kept.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def page(airflow):
-    """Our app, as Airflow has mounted it."""
-    return next(route.app for route in airflow.routes if isinstance(route, Mount) and route.path == "/rewind")
-
-
-@pytest.fixture
-def client(airflow):
-    """A client with a role, or without one: `client("viewer")`."""
-
-    def make(role=None):
-        made = TestClient(airflow, base_url="http://airflow.test")
-        if role:
-            user = SimpleAuthManagerUser(username=role, role=role)
-            token = airflow_app.get_auth_manager().generate_jwt(user)
-            made.headers["Authorization"] = f"Bearer {token}"
-        return made
-
-    return make
-
-
-@pytest.fixture
-def installation(make_settings, tmp_path, monkeypatch, page):
-    """An installation of the test's own, which the mounted page finds in its environment."""
-    made = make_settings(REWIND_PIPELINES=str(tmp_path / "declared"))
-    page_states.declare(made)
-    for key, value in made.environment().items():
-        monkeypatch.setenv(key, value)
-    return made
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    """Let each request look anew."""
-    monkeypatch.setattr("rewind.web.state.FRESH_SECONDS", -1.0)
-    monkeypatch.setattr("rewind.web.state.STILL_SECONDS", -1.0)
-    monkeypatch.setattr("rewind.web.state.LONGEST_SECONDS", -1.0)
-
 
 FILLED = {
     "rewind_id": REWIND_ID,
@@ -139,21 +63,21 @@ def test_the_routes_are_those_that_the_matrix_covers(page):
     ]
 
 
-def test_no_route_answers_without_a_login(page, client, installation):
-    page_states.seed(installation, "backfilling")
+def test_no_route_answers_without_a_login(page, client, site):
+    page_states.seed(site, "backfilling")
     found = {(method, path): ask(client(), method, path).status_code for method, path, _ in routes(page)}
     assert set(found.values()) == {401}
 
 
-def test_a_forged_token_is_refused(client, installation):
+def test_a_forged_token_is_refused(client, site):
     asked = client()
     asked.headers["Authorization"] = "Bearer abc.def.ghi"
     assert asked.get("/rewind/api/overview").status_code == 403
 
 
 @pytest.fixture
-def token(installation, tmp_path, monkeypatch):
-    """The file of the read-only token, as the installation names it."""
+def token(site, tmp_path, monkeypatch):
+    """The file of the read-only token, as the site names it."""
     path = tmp_path / "read-token"
     path.write_text(f"{TOKEN}\n")
     path.chmod(0o600)
@@ -167,8 +91,8 @@ def bearing(client, given):
     return made
 
 
-def test_the_read_only_token_opens_pointer_and_metrics_and_nothing_else(page, client, installation, token):
-    page_states.seed(installation, "backfilling")
+def test_the_read_only_token_opens_pointer_and_metrics_and_nothing_else(page, client, site, token):
+    page_states.seed(site, "backfilling")
     asked = bearing(client, TOKEN)
     found = {(method, path): ask(asked, method, path).status_code for method, path, _ in routes(page)}
     assert {route for route, code in found.items() if code == 200} == {
@@ -184,13 +108,13 @@ def test_the_read_only_token_opens_pointer_and_metrics_and_nothing_else(page, cl
 
 
 @pytest.mark.parametrize("given", ["t" * 31, "t" * 33, "", "T" * 32])
-def test_another_token_opens_nothing(client, installation, token, given):
-    page_states.seed(installation, "backfilling")
+def test_another_token_opens_nothing(client, site, token, given):
+    page_states.seed(site, "backfilling")
     assert bearing(client, given).get("/rewind/metrics").status_code in {401, 403}
 
 
-def test_a_token_that_others_can_read_or_that_is_short_opens_nothing(client, installation, token):
-    page_states.seed(installation, "backfilling")
+def test_a_token_that_others_can_read_or_that_is_short_opens_nothing(client, site, token):
+    page_states.seed(site, "backfilling")
     asked = bearing(client, TOKEN)
     token.chmod(0o644)
     assert asked.get("/rewind/metrics").status_code == 403
@@ -200,14 +124,14 @@ def test_a_token_that_others_can_read_or_that_is_short_opens_nothing(client, ins
     assert bearing(client, "short").get("/rewind/metrics").status_code == 403
 
 
-def test_without_a_token_file_no_token_is_right(client, installation):
-    page_states.seed(installation, "backfilling")
+def test_without_a_token_file_no_token_is_right(client, site):
+    page_states.seed(site, "backfilling")
     assert bearing(client, "").get("/rewind/metrics").status_code == 401
 
 
-def test_a_page_of_evidence_may_show_itself_and_nothing_more(client, installation):
-    page_states.seed(installation, "deployed")
-    folder = installation.evidence / REWIND_ID
+def test_a_page_of_evidence_may_show_itself_and_nothing_more(client, site):
+    page_states.seed(site, "backfilling")
+    folder = site.evidence / REWIND_ID
     folder.mkdir(parents=True)
     (folder / "verdict-1.html").write_text("<!doctype html><style></style>")
     answer = client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}/evidence/verdict-1.html")
@@ -218,10 +142,10 @@ def test_a_page_of_evidence_may_show_itself_and_nothing_more(client, installatio
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_each_role_reads(page, client, installation, role):
-    page_states.seed(installation, "backfilling")
-    docs = installation.evidence / REWIND_ID / "data-docs-1"
-    kept = ((docs.parent, "page.css"), (docs, "index.html"), (logs(installation), "page.css"))
+def test_each_role_reads(page, client, site, role):
+    page_states.seed(site, "backfilling")
+    docs = site.evidence / REWIND_ID / "data-docs-1"
+    kept = ((docs.parent, "page.css"), (docs, "index.html"), (logs(site), "page.css"))
     for folder, name in kept:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("kept")
@@ -229,19 +153,19 @@ def test_each_role_reads(page, client, installation, role):
     assert set(found.values()) == {200}, found
 
 
-def logs(installation):
-    return installation.home / "logs" / "streams" / LIVE
+def logs(site):
+    return site.home / "logs" / "streams" / LIVE
 
 
 @pytest.mark.parametrize("action", offers.DAGS)
-def test_a_viewer_acts_on_nothing(client, installation, action):
-    page_states.seed(installation, "backfilling")
+def test_a_viewer_acts_on_nothing(client, site, action):
+    page_states.seed(site, "backfilling")
     answer = client("viewer").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/{action}", json={"reason": "x", "rate": 5})
     assert (answer.status_code, answer.json()["detail"]) == (
         403,
         f"running {offers.dag_of(action, 'visits')} is not allowed to you",
     )
-    with database.transaction(installation.registry_url) as connection:
+    with database.transaction(site.registry_url) as connection:
         assert rewinds.controls(connection, REWIND_ID) == (False, None)
 
 
@@ -249,8 +173,8 @@ REASONED = {offers.APPROVE, offers.REJECT, offers.ABORT, offers.ROLL_BACK}
 
 
 @pytest.mark.parametrize("action", offers.DAGS)
-def test_an_action_refuses_what_it_does_not_know(client, installation, action):
-    page_states.seed(installation, "backfilling")
+def test_an_action_refuses_what_it_does_not_know(client, site, action):
+    page_states.seed(site, "backfilling")
     bodies = [({"nonsense": 1}, f'nonsense: {action} does not know "nonsense". Known: ')]
     if action in REASONED:
         bodies += [
@@ -268,22 +192,22 @@ def test_an_action_refuses_what_it_does_not_know(client, installation, action):
         ]
     else:
         bodies.append(({"rate": 5}, f'rate: {action} does not know "rate". Known: nothing'))
-    before = changes.number(installation.registry_url)
+    before = changes.number(site.registry_url)
     for body, told in bodies:
         answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/{action}", json=body)
         assert (answer.status_code, answer.json()["detail"].startswith(told)) == (422, True), answer.text
-    assert changes.number(installation.registry_url) == before
+    assert changes.number(site.registry_url) == before
 
 
-def test_a_pace_is_set_and_lifted(client, installation):
-    page_states.seed(installation, "backfilling")
+def test_a_pace_is_set_and_lifted(client, site):
+    page_states.seed(site, "backfilling")
     url = f"/rewind/api/rewinds/{REWIND_ID}/actions/throttle"
     assert client("user").post(url, json={"rate": 5}).json() == {"done": "at most 5 records/s"}
     assert client("user").post(url, json={"rate": None}).json() == {"done": "no limit"}
 
 
-def test_what_is_not_allowed_is_shown_so(client, installation):
-    page_states.seed(installation, "backfilling")
+def test_what_is_not_allowed_is_shown_so(client, site):
+    page_states.seed(site, "backfilling")
     allowed = {
         role: {offer["allowed"] for offer in client(role).get(f"/rewind/api/rewinds/{REWIND_ID}").json()["offers"]}
         for role in ROLES
@@ -291,8 +215,8 @@ def test_what_is_not_allowed_is_shown_so(client, installation):
     assert allowed == {"viewer": {False}, "user": {True}, "op": {True}, "admin": {True}}
 
 
-def test_who_may_run_the_dag_pauses_and_throttles(client, installation):
-    page_states.seed(installation, "backfilling")
+def test_who_may_run_the_dag_pauses_and_throttles(client, site):
+    page_states.seed(site, "backfilling")
     base = f"/rewind/api/rewinds/{REWIND_ID}/actions"
     user = client("user")
     assert user.post(f"{base}/throttle", json={"rate": 500}).json() == {"done": "at most 500 records/s"}
@@ -302,19 +226,19 @@ def test_who_may_run_the_dag_pauses_and_throttles(client, installation):
         409,
         f"action: pause is not possible for {REWIND_ID} now. Look at the page again",
     )
-    with database.transaction(installation.registry_url) as connection:
+    with database.transaction(site.registry_url) as connection:
         assert rewinds.controls(connection, REWIND_ID) == (True, 500)
 
 
-def test_a_form_of_another_site_does_nothing(client, installation):
+def test_a_form_of_another_site_does_nothing(client, site):
     """A plain form cannot send JSON; nor does Airflow's cookie travel with it."""
-    page_states.seed(installation, "backfilling")
+    page_states.seed(site, "backfilling")
     answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/pause", content="{}")
     assert answer.status_code == 422
 
 
-def test_a_run_is_asked_for_from_airflow_itself_as_the_person(client, installation):
-    page_states.seed(installation, "backfilling")
+def test_a_run_is_asked_for_from_airflow_itself_as_the_person(client, site):
+    page_states.seed(site, "backfilling")
     answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/abort", json={"reason": "no"})
     # No DAG was ever parsed here: that the API says so shows that it was reached, with the person's token.
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -323,8 +247,8 @@ def test_a_run_is_asked_for_from_airflow_itself_as_the_person(client, installati
     )
 
 
-def test_the_cookie_of_airflows_page_is_a_login_too(client, installation):
-    page_states.seed(installation, "deployed")
+def test_the_cookie_of_airflows_page_is_a_login_too(client, site):
+    page_states.seed(site, "deployed")
     asked = client()
     token = airflow_app.get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="viewer", role="viewer"))
     asked.cookies.set(COOKIE_NAME_JWT_TOKEN, token)
@@ -335,20 +259,30 @@ def test_the_cookie_of_airflows_page_is_a_login_too(client, installation):
     ("path", "text"),
     [
         ("api/rewinds/rw-none", "rewind_id: rewind 'rw-none' is unknown. Look at `python -m rewind status`"),
+        (
+            "api/rewinds/rw-none/evidence/x.json",
+            "rewind_id: rewind 'rw-none' is unknown. Look at `python -m rewind status`",
+        ),
+        (
+            "api/streams/visits-g9/logs/x.log",
+            "owner: 'visits-g9' is no mirror. A mirror's owner looks like mirror-visits",
+        ),
+        (f"api/rewinds/{REWIND_ID}/docs/%00", "file: '\\x00' is unknown. Choose one that is listed"),
+        (f"api/rewinds/{REWIND_ID}/docs/{'x' * 300}", f"file: '{'x' * 300}' is unknown. Choose one that is listed"),
         ("api/generations/visits-g9", "job_id: 'visits-g9' is unknown. Look at `python -m rewind status`"),
         (f"api/rewinds/{REWIND_ID}/evidence/none.json", "file: 'none.json' is unknown. Choose one that is listed"),
     ],
 )
-def test_what_is_unknown_is_404_in_plain_words(client, installation, path, text):
-    page_states.seed(installation, "deployed")
+def test_what_is_unknown_is_404_in_plain_words(client, site, path, text):
+    page_states.seed(site, "backfilling")
     answer = client("viewer").get(f"/rewind/{path}")
     assert (answer.status_code, answer.text, answer.headers["content-type"]) == (404, text, "text/plain; charset=utf-8")
 
 
 @pytest.mark.parametrize("name", ["..%2Fsecret", "%2e%2e", "%2e%2e%2fsecret", "link", ".hidden"])
-def test_no_path_leads_out_of_the_evidence(client, installation, name):
-    page_states.seed(installation, "deployed")
-    folder = installation.evidence / REWIND_ID
+def test_no_path_leads_out_of_the_evidence(client, site, name):
+    page_states.seed(site, "backfilling")
+    folder = site.evidence / REWIND_ID
     folder.mkdir(parents=True)
     (folder.parent / "secret").write_text("secret")
     (folder / ".hidden").write_text("secret")
@@ -358,28 +292,28 @@ def test_no_path_leads_out_of_the_evidence(client, installation, name):
     assert "secret" not in answer.text.replace("..", "").replace("/secret", "")
 
 
-def test_an_empty_registry_says_so(client, installation):
+def test_an_empty_registry_says_so(client, site):
     answer = client("viewer").get("/rewind/api/overview")
     assert answer.status_code == 200
     body = answer.json()
     (problem,) = body["problems"]
-    assert problem.startswith(f"registry: there is none at {installation.home}/registry.db. Start the stack")
+    assert problem.startswith(f"registry: there is none at {site.home}/registry.db. Start the stack")
     assert [(card["name"], card["answer"]) for card in body["pipelines"]] == [("visits", "nothing is deployed")]
     assert client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}").status_code == 404
 
 
-def test_a_locked_registry_says_so_and_nothing_more(client, installation, monkeypatch):
-    page_states.seed(installation, "deployed")
+def test_a_locked_registry_says_so_and_nothing_more(client, site, monkeypatch):
+    page_states.seed(site, "deployed")
     monkeypatch.setattr("rewind.control.snapshot.BUSY_MILLISECONDS", 50)
-    database.engine(installation.registry_url).dispose()
-    holder = sqlite3.connect(installation.home / "registry.db", isolation_level=None)
+    database.engine(site.registry_url).dispose()
+    holder = sqlite3.connect(site.home / "registry.db", isolation_level=None)
     holder.execute("PRAGMA journal_mode=DELETE")
     holder.execute("BEGIN EXCLUSIVE")
     try:
         for path in ("api/overview", "api/history", f"api/rewinds/{REWIND_ID}", f"api/generations/{LIVE}"):
             answer = client("viewer").get(f"/rewind/{path}")
             assert (answer.status_code, answer.headers["content-type"]) == (503, "text/plain; charset=utf-8")
-            assert answer.text == f"registry sqlite:///{installation.home}/registry.db: database is locked"
+            assert answer.text == f"registry sqlite:///{site.home}/registry.db: database is locked"
     finally:
         holder.close()
 
@@ -393,26 +327,26 @@ def test_an_airflow_without_an_installation_says_so(client, monkeypatch, page):
     )
 
 
-def test_texts_of_users_are_data(client, installation):
-    page_states.seed(installation, "failed verdict")
+def test_texts_of_users_are_data(client, site):
+    page_states.seed(site, "failed verdict")
     answer = client("viewer").get(f"/rewind/api/rewinds/{REWIND_ID}")
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.json()["verdict"]["reason"] == HOSTILE
 
 
-def test_what_did_not_change_is_not_sent_again(client, installation):
-    page_states.seed(installation, "deployed")
+def test_what_did_not_change_is_not_sent_again(client, site):
+    page_states.seed(site, "deployed")
     asked = client("viewer")
     first = asked.get("/rewind/api/overview")
     again = asked.get("/rewind/api/overview", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    with database.transaction(installation.registry_url) as connection:
+    with database.transaction(site.registry_url) as connection:
         page_states.begun(connection)
     assert asked.get("/rewind/api/overview", headers={"If-None-Match": first.headers["etag"]}).status_code == 200
 
 
-def test_nothing_may_run_that_the_page_does_not_bring(client, installation):
+def test_nothing_may_run_that_the_page_does_not_bring(client, site):
     policy = client("viewer").get("/rewind/").headers["content-security-policy"]
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
@@ -427,10 +361,10 @@ def test_airflow_shows_it_in_its_navigation_and_as_a_tab_of_a_run(client, airflo
     ]
 
 
-def test_the_page_is_closed_when_airflows_rules_cannot_be_loaded(monkeypatch, installation):
+def test_the_page_is_closed_when_airflows_rules_cannot_be_loaded(monkeypatch, site):
     import airflow.api_fastapi.core_api.security as security
 
-    monkeypatch.delattr(security, "requires_access_dag")
+    monkeypatch.delattr(security, "GetUserDep")
     app = load_plugin().RewindPlugin.fastapi_apps[0]["app"]
     asked = TestClient(app)
     found = {ask(asked, method, path.removeprefix("/rewind")).status_code for method, path, _ in routes(app)}

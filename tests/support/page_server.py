@@ -14,8 +14,9 @@ from fastapi import FastAPI, Request
 
 from rewind.control.requests import rewind_id
 from rewind.core.settings import Settings
+from rewind.web.access import Access
 from rewind.web.airflow_port import AirflowPort
-from rewind.web.app import Access, build
+from rewind.web.app import build
 from rewind.web.state import State
 from tests.support.page_states import NAME, Ends
 
@@ -56,7 +57,7 @@ def airflow_stub(site: Site) -> FastAPI:
 
 def page_app(settings: Settings, site: Site) -> FastAPI:
     state = State(lambda: settings, lambda _: Ends())
-    access = Access(lambda: "ada", lambda _person, _dag_id: site.acting)
+    access = Access(lambda: "ada", lambda _person, dag_ids: dag_ids, lambda _person, _dag_id: site.acting)
     stub = airflow_stub(site)
     app = FastAPI()
     app.mount("/rewind", build(state, access, AirflowPort(lambda: stub)))

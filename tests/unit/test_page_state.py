@@ -107,9 +107,11 @@ def test_what_was_encoded_serves_all_who_ask_for_the_same():
         return {"n": len(made)}
 
     source, other = object(), object()
-    assert kept.encoded(source, body) == kept.encoded(source, body)
-    assert kept.encoded(other, body)[0] == b'{"n":2}'
-    assert len(made) == 2
+    assert kept.encoded(source, ("a",), body) == kept.encoded(source, ("a",), body)
+    assert kept.encoded(source, (), body)[0] == b'{"n":2}'
+    assert kept.encoded(source, ("a",), body)[0] == b'{"n":1}'
+    assert kept.encoded(other, ("a",), body)[0] == b'{"n":3}'
+    assert len(made) == 3
 
 
 def test_a_switch_is_seen(settings, state, clock):

@@ -25,8 +25,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _nights(arguments: argparse.Namespace) -> int:
+    named = [arguments.pipeline] if arguments.pipeline else None
     with snapshot(context.settings().registry_url) as connection:
-        found = [night_of(night) for night in nights.newest(connection, arguments.newest, arguments.pipeline)]
+        found = [night_of(night) for night in nights.newest(connection, arguments.newest, named)]
     table = Table("night", "pipeline", "state", "replayed", "offsets", "rows", "differ in", "evidence", "why", box=None)
     for night in found:
         differing = ", ".join(f"{name} {count:,}" for name, count in sorted(night.differing.items()))

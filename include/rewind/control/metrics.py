@@ -49,16 +49,24 @@ class Metric:
     samples: Callable[[Status, Totals], Samples]
 
 
-def read(settings: Settings, broker: BrokerReader | None) -> str:
-    """Return the metrics of an installation; a registry that cannot be read is a metric, not an error."""
+def read(
+    settings: Settings, broker: BrokerReader | None, part: Callable[[Status], Status] = lambda found: found
+) -> str:
+    """Return the metrics of an installation; a registry that cannot be read is a metric, not an error.
+
+    Args:
+        settings: The installation.
+        broker: Where Kafka's ends are read; None when it is known to be away.
+        part: What of the state the metrics are of.
+    """
     # Of what was collected, and of older rewinds, only the counts are told.
-    found = status.read(settings, broker, collected=False, recent=1)
+    found = part(status.read(settings, broker, collected=False, recent=1))
     try:
         with snapshot(settings.registry_url) as connection:
             counted = totals.read(connection)
     except (RefusedError, RetryError):
         counted = Totals()
-    return exposition(found, counted)
+    return exposition(found, counted.of({view.name for view in found.pipelines}))
 
 
 def exposition(found: Status, counted: Totals) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -196,11 +196,11 @@ def find(connection: Connection, night: Night) -> Replayed | None:
     return None if row is None else _replayed(row)
 
 
-def newest(connection: Connection, most: int, pipeline: str = "") -> list[Replayed]:
-    """Return the newest nights, of one pipeline or all, newest first."""
-    query = select(_table).order_by(_table.c.end_at.desc(), _table.c.number.desc()).limit(most)
-    rows = connection.execute(query.where(_table.c.pipeline == pipeline) if pipeline else query)
-    return [_replayed(row) for row in rows]
+def newest(connection: Connection, most: int, pipelines: Collection[str] | None) -> list[Replayed]:
+    """Return the newest nights of some pipelines, or of all for None, newest first."""
+    query = select(_table) if pipelines is None else select(_table).where(_table.c.pipeline.in_(pipelines))
+    query = query.order_by(_table.c.end_at.desc(), _table.c.number.desc()).limit(most)
+    return [_replayed(row) for row in connection.execute(query)]
 
 
 def newest_of_each(connection: Connection, most: int, pipeline: str = "") -> dict[str, list[Replayed]]:

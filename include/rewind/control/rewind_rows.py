@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,10 +37,11 @@ def shown(connection: Connection, recent: int, pipeline: str = "") -> dict[str, 
     return found
 
 
-def newest(connection: Connection, count: int) -> list[Rewind]:
-    """Return the newest rewinds of all pipelines, newest first."""
+def newest(connection: Connection, count: int, pipelines: Collection[str]) -> list[Rewind]:
+    """Return the newest rewinds of some pipelines, newest first."""
     table = schema.rewinds
-    query = select(table).order_by(table.c.created_at.desc(), table.c.id).limit(count)
+    query = select(table).where(table.c.pipeline.in_(pipelines))
+    query = query.order_by(table.c.created_at.desc(), table.c.id).limit(count)
     return [_rewind(row) for row in connection.execute(query)]
 
 

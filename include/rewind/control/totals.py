@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, FromClause, func, select
@@ -23,6 +23,11 @@ class Totals:
     rewinds: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     verdicts: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     deletions: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+
+    def of(self, pipelines: Collection[str]) -> Totals:
+        """Return the counts of some pipelines alone."""
+        counts = (self.rewinds, self.verdicts, self.deletions)
+        return Totals(*({by: n for by, n in counted.items() if by[0] in pipelines} for counted in counts))
 
 
 def read(connection: Connection) -> Totals:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
-from sqlalchemy import Connection
 
-from rewind.control import evidence, generations, requests, rewinds
+from rewind.control import evidence, generations, requests, whose
 from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
 from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
+from rewind.web.access import READS_ALL, Access, Viewer, viewers
 from rewind.web.actions import FORMS, Act, act
 from rewind.web.airflow_port import AirflowPort
+from rewind.web.guard import Guard
 from rewind.web.state import State
 from rewind.web.wire import Kept, encoded
 
@@ -40,35 +40,24 @@ DOCS_TYPES = {kind: TYPES[kind] for kind in ("html", "css", "svg")} | {
 TEXT = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True)
-class Access:
-    """Who may do what.
-
-    Attributes:
-        reader: FastAPI dependency of every route: returns the person, or answers 401 or 403.
-        may_run: Whether a person may run a DAG.
-    """
-
-    reader: Callable[..., Any]
-    may_run: Callable[[Any, str], bool]
-
-
 def build(state: State, access: Access, airflow: AirflowPort) -> FastAPI:
-    """Return the app; each of its routes asks `access.reader` first."""
+    """Return the app; each of its routes asks who it is first, and shows what that person may see."""
     app = FastAPI(
         title="Rewind",
-        dependencies=[Depends(access.reader)],
+        dependencies=[Depends(access.person)],
         openapi_url=None,
         exception_handlers=_PLAIN,
     )
     _add_pages(app)
+    _add_lists(app, state, access)
     _add_views(app, state, access)
-    _add_files(app, state)
+    _add_files(app, state, access)
     _add_actions(app, state, access, airflow)
-    read_only.add(app, state.settings)
+    read_only.add(app, state.settings, access)
     reads = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, exception_handlers=_PLAIN)
-    read_only.add(reads, state.settings)
+    read_only.add(reads, state.settings, READS_ALL)
     app.add_middleware(read_only.TokenGate, reads=reads, settings=state.settings)
+    app.add_middleware(Guard)
     return app
 
 
@@ -82,73 +71,95 @@ def _add_pages(app: FastAPI) -> None:
         return _asset(name)
 
 
-def _add_views(app: FastAPI, state: State, access: Access) -> None:
-    asks, kept = Depends(access.reader), Kept()
+def _add_lists(app: FastAPI, state: State, access: Access) -> None:
+    asks, kept = Depends(viewers(access)), Kept()
 
     @app.get("/api/overview")
-    def of_all(request: Request) -> Response:
+    def of_all(request: Request, viewer: Viewer = asks) -> Response:
         found = state.look()
-        return _sent(request, *kept.encoded(found, lambda: overview.overview(found)))
+        part = viewer.part(found)
+        names = tuple(view.name for view in part.pipelines)
+        return _sent(request, *kept.encoded(found, names, lambda: overview.overview(part)))
 
     @app.get("/api/history")
-    def of_the_past(request: Request) -> Response:
-        found = state.look()
+    def of_the_past(request: Request, viewer: Viewer = asks) -> Response:
+        found = viewer.part(state.look())
         return _json(request, history.history(state.settings(), found))
 
+
+def _add_views(app: FastAPI, state: State, access: Access) -> None:
+    asks = Depends(viewers(access))
+
     @app.get("/api/rewinds/{rewind_id}")
-    def of_a_rewind(request: Request, rewind_id: str, person: Any = asks) -> Response:
+    def of_a_rewind(request: Request, rewind_id: str, viewer: Viewer = asks) -> Response:
         settings = state.settings()
-        found = state.look(_pipeline(settings, rewinds.read, rewind_id))
+        found = state.look(_seen(settings, viewer, rewind_id))
         body = rewind_page.rewind_page(settings, found, rewind_id)
         for offer in body["offers"]:
-            offer["allowed"] = access.may_run(person, offers.dag_of(offer["name"], body["pipeline"]))
+            offer["allowed"] = viewer.may_run(offers.dag_of(offer["name"], body["pipeline"]))
         return _json(request, body)
 
     @app.get("/api/generations/{job_id}")
-    def of_a_generation(request: Request, job_id: str) -> Response:
+    def of_a_generation(request: Request, job_id: str, viewer: Viewer = asks) -> Response:
         settings = state.settings()
-        found = state.look(_pipeline(settings, generations.read, job_id))
-        return _json(request, generation_page.generation_page(settings, found, job_id))
+        with snapshot(settings.registry_url) as connection:
+            pipeline = generations.read(connection, job_id).pipeline
+        viewer.check(pipeline)
+        return _json(request, generation_page.generation_page(settings, state.look(pipeline), job_id))
 
     @app.get("/api/compare/{one}/{other}")
-    def of_two(request: Request, one: str, other: str) -> Response:
-        return _json(request, compare_page.compare_page(state.settings(), state, (one, other)))
+    def of_two(request: Request, one: str, other: str, viewer: Viewer = asks) -> Response:
+        settings = state.settings()
+        for rewind_id in (one, other):
+            _seen(settings, viewer, rewind_id)
+        return _json(request, compare_page.compare_page(settings, state, (one, other)))
 
     @app.get("/api/run")
-    def of_a_run(request: Request, dag_id: str, run_id: str) -> Response:
+    def of_a_run(request: Request, dag_id: str, run_id: str, viewer: Viewer = asks) -> Response:
+        viewer.check_dag(dag_id)
         return _json(request, {"rewind_id": requests.rewind_id(dag_id, run_id)})
 
 
-def _add_files(app: FastAPI, state: State) -> None:
+def _add_files(app: FastAPI, state: State, access: Access) -> None:
+    asks = Depends(viewers(access))
+
     @app.get("/api/rewinds/{rewind_id}/evidence/{name}")
-    def of_a_check(rewind_id: str, name: str) -> Response:
-        content = files.tail(evidence.folder_of(state.settings(), rewind_id), name, files.LONGEST_EVIDENCE)
+    def of_a_check(rewind_id: str, name: str, viewer: Viewer = asks) -> Response:
+        settings = state.settings()
+        _seen(settings, viewer, rewind_id)
+        content = files.tail(evidence.folder_of(settings, rewind_id), name, files.LONGEST_EVIDENCE)
         return _document(content) if name.endswith(".html") else _text(content)
 
     @app.get("/api/rewinds/{rewind_id}/docs/{path:path}")
-    def of_great_expectations(rewind_id: str, path: str) -> Response:
-        content, suffix = files.page_below(evidence.folder_of(state.settings(), rewind_id), path)
+    def of_great_expectations(rewind_id: str, path: str, viewer: Viewer = asks) -> Response:
+        settings = state.settings()
+        _seen(settings, viewer, rewind_id)
+        content, suffix = files.page_below(evidence.folder_of(settings, rewind_id), path)
         kind = DOCS_TYPES.get(suffix)
         return _text(content) if kind is None else _document(content, kind)
 
     @app.get("/api/streams/{owner}/logs/{name}")
-    def log(owner: str, name: str) -> Response:
-        return _text(files.tail(files.logs_folder(state.settings(), owner), name, files.TAIL))
+    def log(owner: str, name: str, viewer: Viewer = asks) -> Response:
+        settings, found = state.settings(), state.look()
+        with snapshot(settings.registry_url) as connection:
+            pipelines = whose.of_stream(connection, owner, found)
+        viewer.check_any(pipelines, owner)
+        return _text(files.tail(files.logs_folder(settings, owner), name, files.TAIL))
 
 
 def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPort) -> None:
-    asks = Depends(access.reader)
+    asks = Depends(viewers(access))
 
     @app.post("/api/rewinds/{rewind_id}/actions/{action}")
     async def action_on(
-        request: Request, rewind_id: str, action: str, asked: dict[str, Any], person: Any = asks
+        request: Request, rewind_id: str, action: str, asked: dict[str, Any], viewer: Viewer = asks
     ) -> Response:
         if action not in offers.DAGS:
             raise RefusedError("action", f"{action!r} is unknown", f"Actions are {', '.join(offers.DAGS)}")
         settings = state.settings()
-        pipeline, rewind = await asyncio.to_thread(_seen, state, rewind_id)
+        pipeline, rewind = await asyncio.to_thread(_anew, state, viewer, rewind_id)
         dag_id = offers.dag_of(action, pipeline.name)
-        if not await asyncio.to_thread(access.may_run, person, dag_id):
+        if not await asyncio.to_thread(viewer.may_run, dag_id):
             raise HTTPException(403, f"running {dag_id} is not allowed to you")
         try:
             given = requests.checked(asked, FORMS[action], action)
@@ -164,17 +175,19 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
         return _json(request, {"done": done})
 
 
-def _seen(state: State, rewind_id: str) -> Any:
+def _anew(state: State, viewer: Viewer, rewind_id: str) -> Any:
     # What is on offer is decided by the registry as it is now, not by what a browser was shown.
     state.forget()
     settings = state.settings()
-    return rewind_page.seen(settings, state.look(_pipeline(settings, rewinds.read, rewind_id)), rewind_id)
+    return rewind_page.seen(settings, state.look(_seen(settings, viewer, rewind_id)), rewind_id)
 
 
-def _pipeline(settings: Settings, read: Callable[[Connection, str], Any], name: str) -> str:
-    """Return whose a rewind or a generation is."""
+def _seen(settings: Settings, viewer: Viewer, rewind_id: str) -> str:
+    """Return the pipeline of a rewind or a night, which the viewer must see."""
     with snapshot(settings.registry_url) as connection:
-        return str(read(connection, name).pipeline)
+        pipeline = whose.of_rewind(connection, rewind_id)
+    viewer.check(pipeline)
+    return pipeline
 
 
 def _json(request: Request, body: Mapping[str, Any]) -> Response:

@@ -57,11 +57,15 @@ def page_below(folder: Path, path: str) -> tuple[bytes, str]:
         RefusedError: There is none, or the path leads out of their folders.
     """
     docs = folder.resolve()
-    found = (docs / path).resolve()
-    within = found.is_relative_to(docs) and found.relative_to(docs).parts[0:1]
-    if not within or not within[0].startswith(evidence.DOCS) or not found.is_file():
-        raise RefusedError("file", f"{path!r} is unknown", "Choose one that is listed")
-    return found.read_bytes(), found.suffix.removeprefix(".")
+    try:
+        found = (docs / path).resolve()
+        within = found.is_relative_to(docs) and found.relative_to(docs).parts[0:1]
+        if within and within[0].startswith(evidence.DOCS) and found.is_file():
+            return found.read_bytes(), found.suffix.removeprefix(".")
+    except (OSError, ValueError):
+        # A name that is too long, or has a NUL in it.
+        pass
+    raise RefusedError("file", f"{path!r} is unknown", "Choose one that is listed")
 
 
 @lru_cache(maxsize=64)

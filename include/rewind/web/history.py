@@ -19,11 +19,12 @@ NEWEST = 500
 
 
 def history(settings: Settings, found: Status) -> dict[str, Any]:
-    """Return the newest rewinds and nights, newest first, with what was found and where its evidence is."""
+    """Return the newest rewinds and nights of all pipelines of a state, newest first, with what was found and where."""
+    names = [view.name for view in found.pipelines]
     with snapshot(settings.registry_url) as connection:
-        newest = rewind_rows.newest(connection, NEWEST)
+        newest = rewind_rows.newest(connection, NEWEST, names)
         judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
-        newest_nights = nights.newest(connection, NEWEST)
+        newest_nights = nights.newest(connection, NEWEST, names)
     lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
     replayed = [night_of(night) for night in newest_nights]
     body = {"at": found.at, "problems": found.problems, "rewinds": lines, "nights": replayed, "newest": NEWEST}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,22 +14,25 @@ from rewind.control.pointer import resolve
 from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
+from rewind.web.access import Access, Viewer, viewers
 
 
-def add(app: FastAPI, settings: Callable[[], Settings]) -> None:
-    """Add the two routes to an app."""
+def add(app: FastAPI, settings: Callable[[], Settings], access: Access) -> None:
+    """Add the two routes to an app, each telling what its caller sees."""
+    asks = Depends(viewers(access))
     # A pointer that a cache keeps would send readers to a topic that is about to be deleted.
     fresh = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
     @app.get("/pointer/{pipeline}")
-    def pointer(pipeline: str) -> Response:
-        found = resolve(names.checked(pipeline, "pipeline"), settings().registry_url)
+    def pointer(pipeline: str, viewer: Viewer = asks) -> Response:
+        viewer.check(names.checked(pipeline, "pipeline"))
+        found = resolve(pipeline, settings().registry_url)
         return JSONResponse(found.to_json(), headers=fresh)
 
     @app.get("/metrics")
-    def exposed() -> Response:
+    def exposed(viewer: Viewer = asks) -> Response:
         chosen = settings()
-        text = metrics.read(chosen, listening.broker(chosen))
+        text = metrics.read(chosen, listening.broker(chosen), viewer.part)
         return Response(text, media_type=metrics.CONTENT_TYPE, headers=fresh)
 
 

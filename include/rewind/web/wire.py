@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from rewind.control.status import plain
@@ -32,14 +32,19 @@ class Kept:
 
     def __init__(self) -> None:
         """Keep nothing yet."""
-        self._last: tuple[object, tuple[bytes, str]] | None = None
+        self._kept: tuple[object, dict[Hashable, tuple[bytes, str]]] = (None, {})
 
-    def encoded(self, source: object, body: Callable[[], Mapping[str, Any]]) -> tuple[bytes, str]:
-        """Return the body that is made from a source as `encoded` does, made once as long as the source is the same."""
-        last = self._last
-        if last is None or last[0] is not source:
-            last = self._last = (source, encoded(body()))
-        return last[1]
+    def encoded(self, source: object, part: Hashable, body: Callable[[], Mapping[str, Any]]) -> tuple[bytes, str]:
+        """Return the body that is made from a part of a source as `encoded` does.
+
+        It is made once for each part as long as the source is the same.
+        """
+        kept = self._kept
+        if kept[0] is not source:
+            kept = self._kept = (source, {})
+        if part not in kept[1]:
+            kept[1][part] = encoded(body())
+        return kept[1][part]
 
 
 def _exact(value: Any) -> Any:
