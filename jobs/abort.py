@@ -9,7 +9,8 @@ from rewind.steps import abort, main
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rewind-id", required=True)
+    parser.add_argument("--pipeline", required=True)
     parser.add_argument("--reason", default="")
     given = parser.parse_args()
-    body = functools.partial(abort.run, rewind_id=given.rewind_id, reason=given.reason)
+    body = functools.partial(abort.run, rewind_id=given.rewind_id, pipeline=given.pipeline, reason=given.reason)
     sys.exit(main.run(body, tag=given.rewind_id))

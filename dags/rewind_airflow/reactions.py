@@ -10,7 +10,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from rewind.core import errors
 from rewind.core.errors import LeaseHeldError, RetryError, RewindError
 
-FINAL_CODES = frozenset(
+USAGE = 2
+"""Exit code of a main whose arguments argparse refused."""
+
+FINAL_CODES = frozenset({USAGE}).union(
     kind.exit_code
     for kind in (
         errors.RefusedError,

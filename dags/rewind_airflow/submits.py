@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from rewind.control import bundle, plannings, requests, rewinds, step_lease, submit, verdicts
+from rewind.control import bundle, plannings, requests, rewinds, step_lease, submit, verdicts, whose
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.control.step_lease import Claim
@@ -230,13 +230,16 @@ class AbortSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
+        assert self.pipeline is not None
         params = run.asked(context, requests.ABORT)
         with transaction(settings.registry_url) as connection:
-            planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "", self.pipeline or "")
+            whose.refuse_rewind_of_another(connection, params["rewind_id"], self.pipeline)
+            planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "")
         if planning is not None:
             raise AirflowSkipException(f"rewind {planning.id} was being planned: its plan step goes no further")
         step_lease.refuse_living(settings, params["rewind_id"], TrackedHook(CONNECTION).state_of)
-        arguments = ["--rewind-id", params["rewind_id"], "--reason", params["reason"] or "aborted by hand"]
+        arguments = ["--rewind-id", params["rewind_id"], "--pipeline", self.pipeline]
+        arguments += [f"--reason={params['reason'] or 'aborted by hand'}"]
         return Errand(arguments, bundle.build(settings, self.pipeline))
 
 

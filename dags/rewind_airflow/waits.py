@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import generations, leases, observing, progress, rewinds, streams, supervise
+from rewind.control import generations, leases, observing, progress, rewinds, streams, supervise, whose
 from rewind.control.database import now, transaction
 from rewind.control.observing import Observed
 from rewind.core import comparing, lifecycle
@@ -82,12 +82,20 @@ class Supervise(Wait):
     def over(self, context: Context, settings: Settings) -> bool:
         """Look at the driver once and show where it is."""
         with final_reactions():
-            owner = self.owner_name or supervision.asked_owner(context) or self._live(settings)
+            owner = self.owner_name or self._asked(context, settings) or self._live(settings)
             seen = supervise.look(settings, owner)
         self.log.info("%s; %s", seen.message, sights.of_stream(settings, owner))
         if seen.state == supervise.QUARANTINED:
             raise Quarantined(seen.message)
         return seen.state == supervise.DRAINED
+
+    def _asked(self, context: Context, settings: Settings) -> str:
+        """Return the job that the run names, which must be one of the pipeline; empty when it names none."""
+        owner = supervision.asked_owner(context)
+        if owner:
+            with transaction(settings.registry_url) as connection:
+                whose.refuse_job_of_another(connection, owner, self.pipeline, "owner")
+        return owner
 
     def _live(self, settings: Settings) -> str:
         with transaction(settings.registry_url) as connection:

@@ -48,5 +48,5 @@ def test_a_look_is_taken_again_by_itself_and_ends_for_good_otherwise():
             raise error
 
 
-def test_the_exit_codes_that_are_final_are_those_of_errors_that_would_come_again():
-    assert {64, 65, 70, 71, 74} == reactions.FINAL_CODES
+def test_the_exit_codes_that_are_final_are_argparses_and_those_of_errors_that_would_come_again():
+    assert {2, 64, 65, 70, 71, 74} == reactions.FINAL_CODES

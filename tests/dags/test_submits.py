@@ -23,7 +23,7 @@ from rewind_airflow.submits import (
     StepSubmit,
 )
 
-from rewind.control import plannings, requests, rewinds
+from rewind.control import changes, plannings, requests, rewinds
 from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
 
@@ -71,6 +71,29 @@ def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
     with pytest.raises(AirflowFailException, match=f"rewind {rewind_id} was aborted while it was planned"):
         plan.execute(form_filled)
     assert submits() == ""
+
+
+def test_an_abort_leaves_alone_what_is_no_rewind_of_its_pipeline(installation, opened, form_filled, rewind_id):
+    opened()
+    with transaction(installation.registry_url) as connection:
+        plannings.ask(connection, "rw-0123456789", "orders", "", dry_run=False)
+    before = changes.number(installation.registry_url)
+    for named, pipeline, told in (
+        (rewind_id, "orders", f"'{rewind_id}' is no rewind of orders. Use the DAG of its own pipeline"),
+        ("rw-0123456789", "visits", "'rw-0123456789' is no rewind of visits"),
+        ("rw-9876543210", "visits", "rewind 'rw-9876543210' is unknown"),
+    ):
+        form_filled["params"] = {"rewind_id": named}
+        with pytest.raises(RefusedError, match=f"rewind_id: {told}"):
+            AbortSubmit(task_id="abort", job="abort", pipeline=pipeline).errand(form_filled, installation)
+    assert changes.number(installation.registry_url) == before
+
+
+def test_a_reason_reaches_the_main_whatever_it_begins_with(installation, opened, form_filled, rewind_id, spark_submit):
+    opened()
+    form_filled["params"] = {"rewind_id": rewind_id, "reason": "--urgent"}
+    errand = AbortSubmit(task_id="abort", job="abort", pipeline="visits").errand(form_filled, installation)
+    assert errand.arguments == ["--rewind-id", rewind_id, "--pipeline", "visits", "--reason=--urgent"]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from rewind_airflow.sights import Race
 from rewind_airflow.waits import CatchUp, Observe, Supervise
 from sqlalchemy import update
 
-from rewind.control import broker, leases, observing, progress, rewinds, schema, streams, supervise
+from rewind.control import broker, generations, leases, observing, progress, rewinds, schema, streams, supervise
 from rewind.control.database import now, transaction
 from rewind.control.observing import Look
 from rewind.control.supervise import Sighting
 from rewind.core.errors import IntegrityError, RetryError
 from rewind.core.horizon import Frontier
 from rewind.core.offsets import OffsetRange
-from rewind.core.world import Batch, Topic
+from rewind.core.world import Batch, Generation, Topic
 
 NEAR = Race(candidate={0: 950}, live={0: 1_000}, end={0: 1_020}, driven=True, quarantined="")
 
@@ -282,10 +282,26 @@ def test_observe_is_red_when_differences_appear_and_a_rollback_was_asked_for(
     ("state", "over"),
     [("running", False), ("starting", False), ("waiting", False), ("draining", False), ("drained", True)],
 )
-def test_supervise_ends_when_drained(installation, context, monkeypatch, state, over):
+def test_supervise_ends_when_drained(installation, opened, context, monkeypatch, state, over):
+    opened()
     monkeypatch.setattr(supervise, "look", lambda _, owner: Sighting(state, f"{owner}: {state}"))
     context["params"] = {"owner": "visits-g1"}
     assert Supervise(task_id="supervise", pipeline="visits").poke(context) is over
+
+
+@pytest.mark.parametrize("owner", ["orders-g1", "visits-g9"])
+def test_supervise_leaves_alone_what_is_no_job_of_its_pipeline(installation, opened, context, monkeypatch, owner):
+    opened()
+    with transaction(installation.registry_url) as connection:
+        config = {"source_topic": "carts", "output_topic": "orders_out"}
+        made = Generation("orders-g1", "orders", "candidate", "t", "b", {"config": config}, {0: 0}, None, "out", "dead")
+        generations.create(connection, made, None)
+    looked = []
+    monkeypatch.setattr(supervise, "look", lambda *asked: looked.append(asked))
+    context["params"] = {"owner": owner}
+    with pytest.raises(AirflowFailException, match=f"owner: '{owner}' is no job of visits"):
+        Supervise(task_id="supervise", pipeline="visits").poke(context)
+    assert looked == []
 
 
 def test_supervise_fails_on_quarantine_with_the_cause(installation, context, monkeypatch):

@@ -280,7 +280,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(n=which, at=crashes(*ABORTING, *DELETING), sure=SELDOM)
     def abort(self, n: int, at: str, sure: bool) -> None:
         if sure:
-            self._step(n, at, lambda rewind_id: abort.run(self.settings, rewind_id, "drawn"))
+            self._step(n, at, lambda rewind_id: abort.run(self.settings, rewind_id, NAME, "drawn"))
 
     @rule(n=which)
     def end_observation(self, n: int) -> None:
@@ -450,7 +450,7 @@ class Lifecycle(RuleBasedStateMachine):
             with transaction(self.settings.registry_url) as connection:
                 if rewinds.fact(connection, rewind_id, "cut_over") is not None:
                     rewinds.close(connection, rewind_id, lifecycle.FINISHED)
-            abort.run(self.settings, rewind_id, "the end")
+            abort.run(self.settings, rewind_id, NAME, "the end")
         with transaction(self.settings.registry_url) as connection:
             epoch = (generations.live(connection, NAME) or (None, 0))[1]
             for standby in generations.in_state(connection, NAME, lifecycle.STANDBY):

@@ -313,7 +313,7 @@ class Drawn:
     def abort(self, name: str) -> None:
         """Abort a rewind."""
         for rewind_id, _ in self._active(name):
-            self.attempt("abort", lambda r=rewind_id: abort.run(self.settings, r, "drawn"), DELETING)
+            self.attempt("abort", lambda r=rewind_id: abort.run(self.settings, r, name, "drawn"), DELETING)
 
     def switch(self, name: str) -> None:
         """Make a candidate that is whole live; the old job's grace is over at once."""
@@ -480,7 +480,7 @@ class Drawn:
                 place.unlink()
         for name in self.pipelines:
             for rewind_id, _ in self._active(name):
-                abort.run(self.settings, rewind_id, "the end")
+                abort.run(self.settings, rewind_id, name, "the end")
         collect_garbage.run(self.settings, dry_run=False)
         self.check()
         with transaction(self.settings.registry_url) as connection:

@@ -105,7 +105,7 @@ class Sweep:
             "recheck": lambda: recheck.run(settings, REWIND),
             "rollback": lambda: rollback.run(settings, ROLLBACK, pipeline, back),
             "collect_garbage": lambda: collect_garbage.run(settings, dry_run=False),
-            "abort": lambda: abort.run(settings, REWIND, "drawn"),
+            "abort": lambda: abort.run(settings, REWIND, pipeline, "drawn"),
             "merge": lambda: merge.run(settings, REPAIR),
         }
 

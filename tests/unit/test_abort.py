@@ -51,10 +51,10 @@ def crashing(world, at, step):
 
 def test_no_step_begins_once_an_abort_has_begun(world):
     crashing(world, "before:bundle.freeze", lambda: spin_up.run(world.settings, "rw-1"))
-    crashing(world, "after:generation.collected", lambda: abort.run(world.settings, "rw-1", ""))
+    crashing(world, "after:generation.collected", lambda: abort.run(world.settings, "rw-1", PIPELINE.name, ""))
     with pytest.raises(RefusedError, match="rewind_id: rewind rw-1 is being aborted"):
         spin_up.run(world.settings, "rw-1")
-    abort.run(world.settings, "rw-1", "")
+    abort.run(world.settings, "rw-1", PIPELINE.name, "")
     assert state(world) == (lifecycle.ABORTED, lifecycle.COLLECTED, set())
     assert left(world) == (set(), False)
 
@@ -64,7 +64,7 @@ def test_what_is_made_beside_an_abort_is_gone_again(world, monkeypatch, before):
     def aborted_first(call):
         def around(*arguments, **named):
             monkeypatch.undo()
-            abort.run(world.settings, "rw-1", "")
+            abort.run(world.settings, "rw-1", PIPELINE.name, "")
             return call(*arguments, **named)
 
         return around

@@ -15,6 +15,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.steps import abort
 from rewind.web import actions, app, offers
+from rewind.web.access import READS_ALL, Viewer
 from rewind.web.actions import Act
 from rewind.web.offers import Offer
 from tests.support.fakes import generation, installation, plan
@@ -52,15 +53,25 @@ def test_a_rewind_whose_job_is_live_is_not_aborted_and_the_job_runs_on(settings)
         generations.switch(connection, "visits_converter", OLD, NEW, 1, timedelta(hours=1))
         publications.hold(connection, "visits_converter", 2, NEW, "rw-1")
     with pytest.raises(RefusedError, match=f"rewind_id: {NEW} is live: the pointer has moved. Roll back"):
-        abort.run(settings, "rw-1", "")
+        abort.run(settings, "rw-1", "visits_converter", "")
     assert after(settings) == (lifecycle.ACTIVE, None, lifecycle.LIVE, streams.RUN)
     with transaction(settings.registry_url) as connection:
         assert publications.find(connection, "visits_converter", 2).held_by == "rw-1"
 
 
+def test_another_pipelines_rewind_is_not_aborted_nor_is_anything_recorded(settings):
+    candidate(settings, "rw-1")
+    for rewind_id, pipeline in (("rw-1", "carts"), ("rw-2", "visits_converter")):
+        with pytest.raises(RefusedError, match=r"rewind_id: .*(is no rewind of carts|is unknown)"):
+            abort.run(settings, rewind_id, pipeline, "")
+    assert after(settings) == (lifecycle.ACTIVE, None, lifecycle.CANDIDATE, streams.RUN)
+    with transaction(settings.registry_url) as connection:
+        assert rewinds.steps_of(connection, "rw-1") == []
+
+
 def test_an_abort_leaves_alone_what_another_rewind_made_under_the_name(settings):
     candidate(settings, "rw-0")
-    abort.run(settings, "rw-1", "wrong rates")
+    abort.run(settings, "rw-1", "visits_converter", "wrong rates")
     assert after(settings) == (lifecycle.ABORTED, {"reason": "wrong rates"}, lifecycle.CANDIDATE, streams.RUN)
 
 
@@ -117,5 +128,5 @@ def test_an_action_goes_by_the_registry_as_it_is_now(settings, monkeypatch):
         look=lambda pipeline: done.append(f"looked at {pipeline}"),
     )
     monkeypatch.setattr(app.rewind_page, "seen", lambda *_: "seen")
-    assert app._seen(state, "rw-1") == "seen"
+    assert app._anew(state, Viewer(READS_ALL, "ada"), "rw-1") == "seen"
     assert done == ["forgot", "looked at visits_converter"]

@@ -279,7 +279,7 @@ def test_an_abort_lets_live_go_on(settings, registry):
         streams.wish(connection, NEW, streams.GENERATION, streams.DRAIN)
         leases.give_back(connection, NEW, 1)
         connection.execute(schema.streams.delete().where(schema.streams.c.owner == NEW))
-    abort.run(settings, "rw-1", "second thoughts")
+    abort.run(settings, "rw-1", PIPELINE.name, "second thoughts")
     assert driver(settings, OLD, 3)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from rewind.control import generations, schema
+from rewind.control import generations, schema, whose
 from rewind.control.database import now, transaction, vector_from_json
 from rewind.core import consumers, lifecycle
 from rewind.core.consumers import Held, Move, Sides
@@ -21,7 +21,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.offsets import Vector
 from rewind.core.preflight import RESTING, check_reader
 from rewind.core.settings import Settings
-from rewind.core.world import BrokerReader, Generation
+from rewind.core.world import BrokerReader
 
 PLANNED, MOVED, REFUSED = "planned", "moved", "refused"
 MEMBERS_CURE = "Stop its consumers; they go on where they are told once it is moved"
@@ -68,9 +68,9 @@ def sides(connection: Connection, pipeline: str, from_job: str, to_job: str) -> 
     found = generations.live(connection, pipeline)
     if found is None:
         raise RefusedError("pipeline", f"{pipeline!r} has no live job", f"Deploy it with the DAG deploy_{pipeline}")
-    new = _of(connection, pipeline, to_job, "to_job") if to_job else found[0]
+    new = whose.refuse_job_of_another(connection, to_job, pipeline, "to_job") if to_job else found[0]
     if from_job:
-        old = _of(connection, pipeline, from_job, "from_job")
+        old = whose.refuse_job_of_another(connection, from_job, pipeline, "from_job")
     elif new != found[0]:
         old = found[0]
     else:
@@ -81,13 +81,6 @@ def sides(connection: Connection, pipeline: str, from_job: str, to_job: str) -> 
     if old == new:
         raise RefusedError("from_job", f"is {new.job_id}, as to_job", "Name two jobs")
     return Sides(old, new)
-
-
-def _of(connection: Connection, pipeline: str, job_id: str, field: str) -> Generation:
-    found = generations.find(connection, job_id)
-    if found is None or found.pipeline != pipeline:
-        raise RefusedError(field, f"{job_id!r} is no job of {pipeline}", "Look at `python -m rewind status`")
-    return found
 
 
 def moved_to(connection: Connection, job_id: str) -> list[str]:

@@ -196,8 +196,8 @@ def find(connection: Connection, night: Night) -> Replayed | None:
     return None if row is None else _replayed(row)
 
 
-def newest(connection: Connection, most: int, pipelines: Collection[str] | None) -> list[Replayed]:
-    """Return the newest nights of some pipelines, or of all for None, newest first."""
+def newest(connection: Connection, most: int, pipelines: Collection[str] | None = None) -> list[Replayed]:
+    """Return the newest nights of some pipelines, or of all, newest first."""
     query = select(_table) if pipelines is None else select(_table).where(_table.c.pipeline.in_(pipelines))
     query = query.order_by(_table.c.end_at.desc(), _table.c.number.desc()).limit(most)
     return [_replayed(row) for row in connection.execute(query)]

@@ -67,18 +67,12 @@ def refuse_aborted(connection: Connection, rewind_id: str) -> None:
         raise RefusedError("rewind_id", f"rewind {rewind_id} was aborted while it was planned", "Trigger a new run")
 
 
-def abort(connection: Connection, rewind_id: str, reason: str, pipeline: str = "") -> Planning | None:
+def abort(connection: Connection, rewind_id: str, reason: str) -> Planning | None:
     """Abort a rewind that is being planned and return it; None when it is not, and nothing was changed.
 
     Its plan step goes no further. There is nothing to take back: a plan makes nothing.
-
-    Args:
-        connection: To the registry.
-        rewind_id: Its id.
-        reason: Why.
-        pipeline: The only pipeline whose rewind it may be; empty for any.
     """
-    found = next((one for one in being_made(connection, pipeline) if one.id == rewind_id), None)
+    found = next((one for one in being_made(connection) if one.id == rewind_id), None)
     if found is not None:
         rewinds.fix(connection, rewind_id, rewinds.ABORTING, {"reason": reason})
         rewinds.fix(connection, rewind_id, OVER, f"was aborted while it was planned ({reason or 'no reason given'})")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rewind.control import json_schema
@@ -16,6 +17,8 @@ from rewind.core.plan import Request
 
 Form = Mapping[str, Mapping[str, Any]]
 """JSON schema of each parameter, with its default; one without must be given. Null stands for what was left out."""
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 SHORTEST_PAUSE = 30
 """Seconds between two comparisons while a switch is observed: each is a spark-submit."""
@@ -199,7 +202,18 @@ def _checked(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
     if isinstance(value, str) and not value.strip():
         raise RefusedError(name, "is empty", f"Give {schema.get('expects', 'a value')}, or leave it out")
     json_schema.check(value, schema, name)
+    if any("\0" in text or _HALF.search(text) for text in _texts(value)):
+        raise RefusedError(name, "holds a NUL or half of a surrogate pair, which no argument carries", "Take it out")
     return schema.get("default") if value is None else value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for item in [*value.keys(), *value.values()] for text in _texts(item))
+    elif isinstance(value, list):
+        yield from (text for item in value for text in _texts(item))
 
 
 def _pause(text: str | None) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection
 
 from rewind.control import generations, nights, rewinds
-from rewind.control.status import Status
 from rewind.core import names
 from rewind.core.errors import RefusedError
+from rewind.core.world import Generation
 
 
 def of_rewind(connection: Connection, rewind_id: str) -> str:
@@ -25,8 +27,13 @@ def of_rewind(connection: Connection, rewind_id: str) -> str:
     raise RefusedError("rewind_id", f"rewind {rewind_id!r} is unknown", "Look at `python -m rewind status`")
 
 
-def of_stream(connection: Connection, owner: str, found: Status) -> list[str]:
+def of_stream(connection: Connection, owner: str, sources: Mapping[str, str]) -> list[str]:
     """Return the pipelines that a stream works for: one for a job, each that reads the topic for a mirror.
+
+    Args:
+        connection: To the registry.
+        owner: The stream.
+        sources: The topic that each pipeline reads.
 
     Raises:
         RefusedError: No stream has that name.
@@ -34,4 +41,26 @@ def of_stream(connection: Connection, owner: str, found: Status) -> list[str]:
     if (job := generations.find(connection, owner)) is not None:
         return [job.pipeline]
     topic = names.mirrored_topic(owner)
-    return [view.name for view in found.pipelines if view.source_topic == topic]
+    return [pipeline for pipeline, source in sources.items() if source == topic]
+
+
+def refuse_rewind_of_another(connection: Connection, rewind_id: str, pipeline: str) -> None:
+    """Check that a rewind is one of a pipeline.
+
+    Raises:
+        RefusedError: It is another's, or unknown.
+    """
+    if of_rewind(connection, rewind_id) != pipeline:
+        raise RefusedError("rewind_id", f"{rewind_id!r} is no rewind of {pipeline}", "Use the DAG of its own pipeline")
+
+
+def refuse_job_of_another(connection: Connection, job_id: str, pipeline: str, field: str) -> Generation:
+    """Check that a job is one of a pipeline, and return it.
+
+    Raises:
+        RefusedError: It is another's, or unknown.
+    """
+    found = generations.find(connection, job_id)
+    if found is None or found.pipeline != pipeline:
+        raise RefusedError(field, f"{job_id!r} is no job of {pipeline}", "Look at `python -m rewind status`")
+    return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from rewind.control import collect, generations, publications, rewinds, streams, supervise
+from rewind.control import collect, generations, publications, rewinds, streams, supervise, whose
 from rewind.control.database import transaction
+from rewind.control.snapshot import snapshot
 from rewind.core import lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
@@ -18,13 +19,16 @@ log = logging.getLogger(__name__)
 _UNDOABLE = (lifecycle.CANDIDATE, lifecycle.STAGING, lifecycle.ABORTED, lifecycle.COLLECTED)
 
 
-def run(settings: Settings, rewind_id: str, reason: str) -> None:
+def run(settings: Settings, rewind_id: str, pipeline: str, reason: str) -> None:
     """Abort a rewind whose pointer has not moved; again is harmless.
 
     Raises:
-        RefusedError: Its job is live, or was: then only a rollback leads back.
+        RefusedError: It is unknown or another pipeline's, and nothing was recorded; or its job is live, or was: then
+            only a rollback leads back.
         RetryError: Its driver does not end.
     """
+    with snapshot(settings.registry_url) as connection:
+        whose.refuse_rewind_of_another(connection, rewind_id, pipeline)
     main.recorded(settings, rewind_id, "abort", lambda _: _abort(settings, rewind_id, reason))
 
 

@@ -140,9 +140,10 @@ def _add_files(app: FastAPI, state: State, access: Access) -> None:
 
     @app.get("/api/streams/{owner}/logs/{name}")
     def log(owner: str, name: str, viewer: Viewer = asks) -> Response:
-        settings, found = state.settings(), state.look()
+        settings = state.settings()
+        sources = {view.name: view.source_topic for view in state.look().pipelines}
         with snapshot(settings.registry_url) as connection:
-            pipelines = whose.of_stream(connection, owner, found)
+            pipelines = whose.of_stream(connection, owner, sources)
         viewer.check_any(pipelines, owner)
         return _text(files.tail(files.logs_folder(settings, owner), name, files.TAIL))
 
