@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import time
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple
 import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
-from sqlalchemy import make_url
 
+from rewind.control import database, driver_environment
 from rewind.control.step_lease import ENDED
 from rewind.core import causes
 from rewind.core.errors import RefusedError
@@ -142,6 +143,17 @@ class TrackedHook(SparkSubmitHook):
         if self._should_track_driver_status and self._driver_id:
             self._confirm_kill()
 
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Submit with the environment of a driver of ours, not with Airflow's whole one."""
+        environment = {**driver_environment.inherited(os.environ), **self._given}
+        return super().submit(application, **{**kwargs, "env": environment})
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command: list[str] = super()._build_spark_submit_command(application)
+        # What stands here the provider adds to Airflow's own environment; ours is given to the process already.
+        self._env = None
+        return command
+
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(self._told_of_the_driver(map(self._noted, itr)))
 
@@ -176,12 +188,13 @@ class TrackedHook(SparkSubmitHook):
     def _keep_environment(self) -> None:
         """Give the submit its environment where the hook would print it into arguments, or refuse it."""
         given: dict[str, Any] = self._env_vars or {}
+        self._given = {key: str(value) for key, value in given.items()}
         if self._should_track_driver_status:
             # Workers of a standalone cluster have an environment of their own.
-            self._env, self._env_vars = given, None
+            self._env_vars = None
         elif self._is_yarn or self._is_kubernetes:
-            secret = make_url(given["REWIND_REGISTRY_URL"]).password if "REWIND_REGISTRY_URL" in given else None
-            self._env_vars = {k: v for k, v in given.items() if k != "REWIND_REGISTRY_URL" or secret is None}
+            secret = "REWIND_REGISTRY_URL" in given and database.holds_secret(given["REWIND_REGISTRY_URL"])
+            self._env_vars = {k: v for k, v in given.items() if k != "REWIND_REGISTRY_URL" or not secret}
 
     def _confirm_kill(self) -> None:
         self._driver_status = None

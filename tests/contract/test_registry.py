@@ -51,11 +51,23 @@ def test_a_registry_that_stays_locked_asks_for_a_retry(url):
 
 
 @pytest.mark.parametrize("opened", [transaction, snapshot])
-def test_a_server_out_of_reach_asks_for_a_retry_in_one_line_and_tells_no_password(opened):
-    with pytest.raises(RetryError) as raised, opened("postgresql+psycopg://ann:hidden@127.0.0.1:1/rewind"):
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ann:hid%2Aden@127.0.0.1:1/rewind", "ann:***@127.0.0.1:1/rewind"),
+        ("ann@127.0.0.1:1/rewind?password=hid%2Aden", "ann@127.0.0.1:1/rewind?password=***"),
+        (
+            "ann@127.0.0.1:1/rewind?sslpassword=hidden&sslmode=prefer",
+            "ann@127.0.0.1:1/rewind?sslmode=prefer&sslpassword=***",
+        ),
+    ],
+)
+def test_a_server_out_of_reach_asks_for_a_retry_in_one_line_and_tells_no_password(opened, url, told):
+    with pytest.raises(RetryError) as raised, opened(f"postgresql+psycopg://{url}"):
         pass
-    assert str(raised.value).startswith("registry postgresql+psycopg://ann:***@127.0.0.1:1/rewind: connection failed")
+    assert str(raised.value).startswith(f"registry postgresql+psycopg://{told}: connection failed")
     assert "\n" not in str(raised.value)
+    assert database.holds_secret(f"postgresql+psycopg://{url}")
 
 
 # --- what the schema itself forbids

@@ -150,6 +150,7 @@ state = os.environ["STUB_DRIVER"]
 if "--status" in sys.argv:
     sys.exit(print('"submissionId" : "driver-1-1",', '"driverState" : "%s",' % state, sep="\\n"))
 open(os.environ["STUB_LOG"], "a").write(repr(sys.argv[1:]) + "\\n")
+open(os.environ["STUB_LOG"] + ".environment", "w").write(repr(dict(os.environ)))
 print("driver-20250904070000-0001" if state else "the field: is bad. Mend it")
 sum(range(2_000_000))
 if os.environ["STUB_MARK"]:
@@ -173,6 +174,7 @@ def spark_submit(tmp_path, monkeypatch):
     log.write_text("")
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("STUB_LOG", str(log))
+    monkeypatch.setenv("REWIND_DRIVER_ENVIRONMENT", "STUB_*")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type":"spark","host":"local[2]"}')
 
     def behave(exit_code=0, driver="", mark=""):

@@ -54,6 +54,29 @@ def test_plan_is_given_the_form_as_it_is(installation, form_filled, spark_submit
     assert asked["to"] is None
 
 
+@pytest.mark.parametrize("connection", ['{"conn_type":"spark","host":"local[2]"}', STANDALONE])
+def test_a_driver_gets_nothing_of_airflows_environment(
+    installation, form_filled, spark_submit, rewind_id, tmp_path, monkeypatch, connection
+):
+    spark_submit(driver="FINISHED" if connection == STANDALONE else "", mark=f"{rewind_id} plan")
+    monkeypatch.setenv(CONNECTION, connection)
+    for key in (
+        "AIRFLOW__CORE__FERNET_KEY",
+        "AIRFLOW__API_AUTH__JWT_SECRET",
+        "AIRFLOW_VAR_TOKEN",
+        "REWIND_AIRFLOW_PASSWORD",
+    ):
+        monkeypatch.setenv(key, "a-secret")
+    monkeypatch.setenv("SPARK_CONF_DIR", "/conf")
+    PlanSubmit(task_id="plan", pipeline="visits").execute(form_filled)
+    given = eval((tmp_path / "submits.environment").read_text())
+    assert [key for key in given if key.startswith(("AIRFLOW", "REWIND_AIRFLOW"))] == []
+    assert "a-secret" not in str(given)
+    assert given["SPARK_CONF_DIR"] == "/conf"
+    assert given["REWIND_REGISTRY_URL"] == installation.registry_url
+    assert given["PYTHONPATH"] == ""
+
+
 def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
     installation, form_filled, spark_submit, rewind_id
 ):

@@ -185,6 +185,7 @@ def life_beside_writers(
     files = sum(1 for _ in folder.rglob("*.parquet"))
     counts = settings.home / "waited"
     monkeypatch.setenv("LD_PRELOAD", str(preload.compiled(SLOW_DISK, settings.home)))
+    monkeypatch.setenv("REWIND_DRIVER_ENVIRONMENT", "LD_PRELOAD, SLOW_DISK_*")
     monkeypatch.setenv("SLOW_DISK_FOLDER", str(folder))
     monkeypatch.setenv("SLOW_DISK_MICROSECONDS", str(microseconds))
     monkeypatch.setenv("SLOW_DISK_COUNTS", str(counts))

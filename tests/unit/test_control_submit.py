@@ -75,11 +75,39 @@ def test_no_secret_is_in_arguments_or_conf(settings):
 
 
 def test_the_driver_gets_settings_python_and_java(settings, monkeypatch):
-    monkeypatch.setenv("INHERITED", "yes")
+    monkeypatch.setenv("SPARK_CONF_DIR", "/conf")
     found = submit.environment(made(settings, environment={"MORE": "1"}))
     assert from_environment(found) == settings
     assert (found["PYSPARK_PYTHON"], found["PYSPARK_DRIVER_PYTHON"]) == (sys.executable, sys.executable)
-    assert (found["JAVA_HOME"], found["INHERITED"], found["MORE"]) == ("/java", "yes", "1")
+    assert (found["JAVA_HOME"], found["SPARK_CONF_DIR"], found["MORE"]) == ("/java", "/conf", "1")
+
+
+AIRFLOWS = {
+    "AIRFLOW__API_AUTH__JWT_SECRET": "s-1",
+    "AIRFLOW__CORE__FERNET_KEY": "s-2",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://airflow:s-3@db/airflow",
+    "AIRFLOW_CONN_KAFKA": '{"password": "s-4"}',
+    "AIRFLOW_VAR_TOKEN": "s-5",
+    "REWIND_AIRFLOW_PASSWORD": "s-6",
+    "AWS_SECRET_ACCESS_KEY": "s-7",
+    "DATABASE_URL": "s-8",
+}
+
+
+def test_the_driver_gets_nothing_of_airflows(settings, monkeypatch):
+    for key, value in AIRFLOWS.items():
+        monkeypatch.setenv(key, value)
+    found = submit.environment(made(settings))
+    assert not AIRFLOWS.keys() & found.keys()
+    assert not [value for value in found.values() if "s-" in value]
+
+
+def test_what_else_a_driver_needs_is_named(settings, monkeypatch):
+    for key, value in AIRFLOWS.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("REWIND_DRIVER_ENVIRONMENT", "AWS_*, DATABASE_URL")
+    found = submit.environment(made(settings))
+    assert sorted(AIRFLOWS.keys() & found.keys()) == ["AWS_SECRET_ACCESS_KEY", "DATABASE_URL"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, Connection, Engine, create_engine, event, insert, literal, select
+from sqlalchemy import URL, Column, Connection, Engine, create_engine, event, insert, literal, make_url, select
 from sqlalchemy.exc import DatabaseError, DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -135,7 +135,7 @@ def transaction(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connect
         if type(error) not in (DatabaseError, OperationalError):
             raise
         words = said(error)
-        raise RetryError(f"registry {engine(url).url.render_as_string()}: {words}{damage(words)}") from error
+        raise RetryError(f"registry {shown(url)}: {words}{damage(words)}") from error
 
 
 def _refuse_missing(url: str) -> None:
@@ -143,6 +143,25 @@ def _refuse_missing(url: str) -> None:
     named = engine(url).url
     if named.get_backend_name() == "sqlite" and named.database and not Path(named.database).exists():
         raise RetryError(f"registry {named.database} is missing: {RESTORE}, or make a new one with `rewind upgrade`")
+
+
+def shown(url: str) -> str:
+    """Return the URL of a registry as a message may show it: without its passwords."""
+    address = make_url(url)
+    hidden = dict.fromkeys(_secrets(address), "***")
+    # As SQLAlchemy shows the one in the user part: without the stars being quoted.
+    return address.update_query_dict(hidden).render_as_string().replace("%2A%2A%2A", "***")
+
+
+def holds_secret(url: str) -> bool:
+    """Return whether a password stands in the URL of a registry: in its user part, or in its query."""
+    address = make_url(url)
+    return address.password is not None or bool(_secrets(address))
+
+
+def _secrets(address: URL) -> list[str]:
+    # `password` and `sslpassword` of libpq; `passfile` names a file.
+    return [name for name in address.query if "password" in name.lower()]
 
 
 def said(error: DBAPIError) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from rewind.control.database import damage, said
+from rewind.control.database import damage, said, shown
 from rewind.core.errors import RefusedError, RetryError
 
 BUSY_MILLISECONDS = 2_000
@@ -70,4 +70,4 @@ def _reaction(url: str, error: DBAPIError) -> Exception:
     text = said(error)
     if "no such table" in text or "UndefinedTable" in type(error.orig).__name__:
         return RefusedError("registry", "it is empty", EMPTY_CURE)
-    return RetryError(f"registry {make_url(url).render_as_string()}: {text}{damage(text)}")
+    return RetryError(f"registry {shown(url)}: {text}{damage(text)}")

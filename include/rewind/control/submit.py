@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rewind.control import jvm
+from rewind.control import driver_environment, jvm
 from rewind.control.bundle import Bundle
 from rewind.core.settings import Settings
 
@@ -33,7 +33,7 @@ class Submit:
         py_files: The zip with our packages.
         class_path: Class path of driver and executors, joined by `:`.
         conf: Spark settings.
-        environment: Variables of the process beside those inherited.
+        environment: Variables of the process beside those inherited (`driver_environment`).
         name: Name of the application.
         master: Spark master.
     """
@@ -134,4 +134,4 @@ def command(made: Submit) -> list[str]:
 
 def environment(made: Submit) -> dict[str, str]:
     """Return the whole environment of a submit's process."""
-    return {**os.environ, **made.environment}
+    return {**driver_environment.inherited(os.environ), **made.environment}
