@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from rewind.control.broker import client_options
+from rewind.control import kafka_access
 from rewind.core.offsets import Vector, to_spark_json
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
-
-_SPARK_NAMES = {
-    "security_protocol": "kafka.security.protocol",
-    "sasl_mechanism": "kafka.sasl.mechanism",
-    "ssl_cafile": "kafka.ssl.truststore.location",
-}
 
 # The bundled client is 3.9, whose linger.ms is 0 unless set: 2.8 times as fast so (benchmarks/sink.py).
 _SINK_TUNING = {
@@ -55,7 +48,7 @@ def stream_reader(
         "failOnDataLoss": "true",
         "kafka.isolation.level": isolation,
     }
-    return spark.readStream.format("kafka").options(**_connection(settings), **options)
+    return spark.readStream.format("kafka").options(**kafka_access.spark_options(settings), **options)
 
 
 def read_range(
@@ -63,7 +56,7 @@ def read_range(
 ) -> DataFrame:
     """Return the records of a topic in `[start, end)`, as the Kafka source gives them."""
     reader: DataFrameReader = spark.read.format("kafka").options(
-        **_connection(settings),
+        **kafka_access.spark_options(settings),
         **{
             "subscribe": topic,
             "startingOffsets": to_spark_json(topic, start),
@@ -94,7 +87,7 @@ def write(rows: DataFrame, settings: Settings, config: Mapping[str, str]) -> Non
     request = largest + 65_536
     # A producer refuses a request that its buffer cannot hold.
     limits = {"kafka.max.request.size": str(request), "kafka.buffer.memory": str(max(BUFFER_BYTES, 2 * request))}
-    options = {**_connection(settings), **_SINK_TUNING, **limits}
+    options = {**kafka_access.spark_options(settings), **_SINK_TUNING, **limits}
     rows.write.format("kafka").options(**options).save()
 
 
@@ -103,15 +96,3 @@ def as_records(kafka: DataFrame) -> DataFrame:
     headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
     kept = ["key", "value", "topic", "partition", "offset", "timestamp"]
     return kafka.select(*kept, headers.alias("headers"), F.col("timestampType").alias("timestamp_type"))
-
-
-def _connection(settings: Settings) -> dict[str, Any]:
-    options = client_options(settings)
-    translated = {_SPARK_NAMES[name]: str(value) for name, value in options.items() if name in _SPARK_NAMES}
-    if "sasl_plain_username" in options:
-        # A login module takes them in one line; the sink's options are not logged.
-        login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{}" password="{}";'
-        translated["kafka.sasl.jaas.config"] = login.format(
-            options["sasl_plain_username"], options["sasl_plain_password"]
-        )
-    return {"kafka.bootstrap.servers": settings.bootstrap, **translated}

@@ -6,7 +6,7 @@ Deletes go by topic id, so that a topic recreated under the same name is never h
 from __future__ import annotations
 
 import base64
-import json
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +18,7 @@ from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType, Of
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     KafkaError,
     NotCoordinatorError,
@@ -29,52 +30,16 @@ from kafka.errors import (
 from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
-from rewind.control import secret_file
+from rewind.control import kafka_access, kafka_probe
 from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.offsets import Vector, higher
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
 
 TIMEOUT_MILLISECONDS = 15_000
-ALLOWED_OPTIONS = {
-    "security_protocol",
-    "sasl_mechanism",
-    "sasl_plain_username",
-    "sasl_plain_password",
-    "ssl_cafile",
-    "ssl_certfile",
-    "ssl_keyfile",
-}
-"""Client options that an options file may set, by their kafka-python names."""
+MADE_SECONDS = 30.0
 COPIED_SETTINGS = ("max.message.bytes", "min.insync.replicas")
 """Topic settings that a new output takes from live's, beside its partition count and clean-up."""
-
-
-def client_options(settings: Settings) -> dict[str, Any]:
-    """Return the options of every Kafka client of an installation.
-
-    Raises:
-        RefusedError: The options file is readable by others, no JSON object, or sets what is not allowed.
-    """
-    options: dict[str, Any] = {}
-    if settings.kafka_options_file is not None:
-        options = _read_options(settings)
-    return {"bootstrap_servers": settings.bootstrap.split(","), **options}
-
-
-def _read_options(settings: Settings) -> dict[str, Any]:
-    path, field = settings.kafka_options_file, "REWIND_KAFKA_OPTIONS_FILE"
-    assert path is not None
-    try:
-        options = json.loads(secret_file.read(path, field))
-    except ValueError:
-        raise RefusedError(field, f"{path} is not JSON", "Write one JSON object of client options") from None
-    if not isinstance(options, dict):
-        raise RefusedError(field, f"{path} is no JSON object", "Write one JSON object of client options")
-    unknown = sorted(set(options) - ALLOWED_OPTIONS)
-    if unknown:
-        raise RefusedError(field, f"{unknown} may not be set", f"Allowed are {sorted(ALLOWED_OPTIONS)}")
-    return dict(options)
 
 
 class Broker:
@@ -82,7 +47,7 @@ class Broker:
 
     def __init__(self, settings: Settings, isolation: str = "read_committed") -> None:
         """Keep the address; nothing is connected yet."""
-        self._options = client_options(settings)
+        self._options = kafka_access.python_options(settings)
         self._address = settings.bootstrap
         self._isolation = isolation
 
@@ -95,14 +60,14 @@ class Broker:
         """Return the topic, or None when the broker says that there is none of that name.
 
         Raises:
-            DeniedError: The broker does not show it to this user.
+            DeniedError: The broker does not show it, or its settings, to this user.
         """
         with self._admin() as admin:
-            described = _describe(admin, name)
+            described = self._describe(admin, name)
             if described is None:
                 return None
             partitions = sorted(p["partition_index"] for p in described["partitions"])
-            topic_id, config = topic_id_text(described["topic_id"]), _config(admin, name)
+            topic_id, config = topic_id_text(described["topic_id"]), self._config(admin, name)
             earliest = self._offsets(admin, name, partitions, OffsetSpec.EARLIEST, self._isolation)
             # Written first: what is appended between the two looks must not pass for an open transaction.
             written = self._offsets(admin, name, partitions, OffsetSpec.LATEST, "read_uncommitted")
@@ -117,27 +82,20 @@ class Broker:
             like: Whose settings in `COPIED_SETTINGS` it takes.
             partitions: Its partition count.
             cleanup: Its `cleanup.policy`.
+
+        Raises:
+            DeniedError: This user may not create it, or not see it.
         """
         copied = {key: like.config[key] for key in COPIED_SETTINGS if key in like.config}
         # Output and dead letters are compared from their first record on: time must not take it away.
         configs = {"cleanup.policy": cleanup, "retention.ms": "-1", **copied}
         with self._admin() as admin:
-            try:
-                admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
-            except TopicAlreadyExistsError:
-                admin.wait_for_topics([name])
-            described = _describe(admin, name)
-            assert described is not None
-            return topic_id_text(described["topic_id"])
+            return self._created(admin, name, {"num_partitions": partitions, "configs": configs})
 
     def create_control_topic(self, name: str) -> None:
         """Create a compacted topic of one partition; harmless when it exists."""
         with self._admin() as admin:
-            try:
-                spec = {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}
-                admin.create_topics({name: spec}, wait_for_metadata=True)
-            except TopicAlreadyExistsError:
-                return
+            self._created(admin, name, {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}})
 
     def delete_topic(self, name: str, topic_id: str, timeout: float = 60) -> bool:
         """Delete the topic of an id, wait until it is gone, and return whether there was one.
@@ -148,7 +106,7 @@ class Broker:
             RetryError: It is still there after `timeout` seconds.
         """
         with self._admin() as admin:
-            described = _describe(admin, name)
+            described = self._describe(admin, name)
             if described is None:
                 return False
             found = topic_id_text(described["topic_id"])
@@ -158,16 +116,20 @@ class Broker:
                 admin.delete_topics([uuid.UUID(bytes=_id_bytes(topic_id))])
             except (UnknownTopicIdError, UnknownTopicOrPartitionError):
                 # Somebody was faster: that alone does not say that it is gone.
-                _wait_gone(admin, name, topic_id, timeout)
+                self._wait_gone(admin, name, topic_id, timeout)
                 return False
             except TopicAuthorizationFailedError as error:
-                raise _denied(name, "Delete") from error
-            _wait_gone(admin, name, topic_id, timeout)
+                raise self._denied("Delete", "topic", name) from error
+            self._wait_gone(admin, name, topic_id, timeout)
             return True
 
     def group_offsets(self, group: str, topic: str) -> Vector:
-        """Return the committed positions of a consumer group on a topic; empty when there are none."""
-        with self._admin() as admin:
+        """Return the committed positions of a consumer group on a topic; empty when there are none.
+
+        Raises:
+            DeniedError: This user may not see the group.
+        """
+        with self._admin() as admin, self._allowed("Describe", "group", group):
             try:
                 found = _coordinated(lambda: admin.list_group_offsets(group))[group]
             except (GroupIdNotFoundError, KeyError):
@@ -175,16 +137,34 @@ class Broker:
             return {tp.partition: meta.offset for tp, meta in found.items() if tp.topic == topic and meta.offset >= 0}
 
     def group_state(self, group: str) -> str | None:
-        """Return the state of a consumer group as Kafka names it (`Stable`, `Empty`...), or None when there is none."""
-        with self._admin() as admin:
+        """Return the state of a consumer group as Kafka names it (`Stable`, `Empty`...), or None when there is none.
+
+        Raises:
+            DeniedError: This user may not see the group, which tells nothing of whether there is one.
+        """
+        with self._admin() as admin, self._allowed("Describe", "group", group):
             found = _coordinated(admin.list_groups)
-        return next((str(g["group_state"]) for g in found if g["group_id"] == group), None)
+            state = next((str(g["group_state"]) for g in found if g["group_id"] == group), None)
+            if state is None:
+                # One that must not be seen is left out of the list, and refused when it is asked for.
+                with contextlib.suppress(GroupIdNotFoundError):
+                    _coordinated(lambda: admin.list_group_offsets(group))
+        return state
 
     def commit(self, group: str, topic: str, vector: Mapping[int, int]) -> None:
-        """Commit positions for a group without joining it, as ordinary lag tools read them."""
+        """Commit positions for a group without joining it, as ordinary lag tools read them.
+
+        Raises:
+            DeniedError: This user may not act for the group, or not read the topic.
+            RetryError: The broker did not take them.
+        """
         offsets = {TopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in vector.items()}
-        with self._admin() as admin:
+        with self._admin() as admin, self._allowed("Read", "group", group):
             answers = _coordinated(lambda: admin.alter_group_offsets(group, offsets))
+            if GroupAuthorizationFailedError in answers.values():
+                raise GroupAuthorizationFailedError(group)
+            if TopicAuthorizationFailedError in answers.values():
+                raise self._denied("Read", "topic", topic)
             refused = {tp.partition: error.__name__ for tp, error in answers.items() if error.errno != 0}
         if refused:
             raise RetryError(f"group {group}: the broker refused the positions of {refused}")
@@ -193,18 +173,20 @@ class Broker:
         """Delete a consumer group and return whether there was one.
 
         Raises:
+            DeniedError: This user may not delete it.
             RetryError: It has members, or the broker does not delete it.
         """
-        with self._admin() as admin:
+        with self._admin() as admin, self._allowed("Delete", "group", group):
             return bool(_coordinated(lambda: _delete_group(admin, group)))
 
     def send(self, topic: str, key: bytes, value: bytes | None) -> None:
         """Send one record and wait until it is stored.
 
         Raises:
+            DeniedError: This user may not write to the topic.
             RetryError: The broker did not store it in time.
         """
-        with self._reaching():
+        with self._reaching(), self._allowed("Write", "topic", topic):
             producer = KafkaProducer(**self._options, acks="all")
             try:
                 producer.send(topic, key=key, value=value).get(timeout=30)
@@ -212,11 +194,15 @@ class Broker:
                 producer.close()
 
     def read_all(self, topic: str) -> list[Any]:
-        """Return all records of a small topic, such as the control topic, in order of partition and offset."""
+        """Return all records of a small topic, such as the control topic, in order of partition and offset.
+
+        Raises:
+            DeniedError: This user may not read it.
+        """
         found = self.topic(topic)
         if found is None:
             return []
-        with self._reaching():
+        with self._reaching(), self._allowed("Read", "topic", topic):
             consumer = KafkaConsumer(**self._options, enable_auto_commit=False, isolation_level=self._isolation)
             try:
                 return _drain(consumer, topic, found.latest)
@@ -229,6 +215,68 @@ class Broker:
             {TopicPartition(name, p): which for p in partitions}, isolation_level=level
         )
         return {tp.partition: entry.offset for tp, entry in sorted(found.items())}
+
+    def _created(self, admin: Any, name: str, spec: Mapping[str, Any]) -> str:
+        """Create a topic unless there is one, wait until it can be used, and return its id."""
+        try:
+            admin.create_topics({name: dict(spec)})
+        except TopicAlreadyExistsError:
+            pass
+        except TopicAuthorizationFailedError as error:
+            raise self._denied("Create", "topic", name) from error
+        deadline = time.monotonic() + MADE_SECONDS
+        while (described := self._describe(admin, name)) is None or not _led(described):
+            if time.monotonic() > deadline:
+                raise RetryError(f"topic {name} cannot be used {MADE_SECONDS:.0f} s after it was created")
+            time.sleep(0.05)
+        return topic_id_text(described["topic_id"])
+
+    def _describe(self, admin: Any, name: str) -> dict[str, Any] | None:
+        """Return what the broker says of a topic, or None when it says that there is none.
+
+        Raises:
+            DeniedError: It does not show the topic to this user, which tells nothing of whether there is one.
+        """
+        found = [dict(each) for each in admin.describe_topics([name]) if each.get("name") == name]
+        code = found[0].get("error_code", 0) if found else errors.UnknownError.errno
+        if code == UnknownTopicOrPartitionError.errno:
+            return None
+        if code == TopicAuthorizationFailedError.errno:
+            raise self._denied("Describe", "topic", name)
+        if code:
+            raise errors.for_code(code)(f"topic {name} was not described")
+        return found[0]
+
+    def _config(self, admin: Any, name: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        answer = admin.describe_configs([resource], config_filter=ConfigFilterType.ALL)
+        entries = next(iter(answer.values()))[name]
+        if not entries and self._describe(admin, name) is not None:
+            # The client passes over the error. Without settings a compacted topic would be taken for one that is not.
+            raise self._denied("DescribeConfigs", "topic", name)
+        return {key: str(entry["value"]) for key, entry in entries.items() if entry.get("value") is not None}
+
+    def _wait_gone(self, admin: Any, name: str, topic_id: str, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while (seen := self._describe(admin, name)) is not None and topic_id_text(seen["topic_id"]) == topic_id:
+            if time.monotonic() > deadline:
+                raise RetryError(f"topic {name} is still there {timeout:.0f} s after its deletion")
+            time.sleep(0.1)
+
+    @contextmanager
+    def _allowed(self, right: str, kind: str, name: str) -> Iterator[None]:
+        """Run the body, which needs a right on a topic or group."""
+        try:
+            yield
+        except (TopicAuthorizationFailedError, GroupAuthorizationFailedError) as error:
+            raise self._denied(right, kind, name) from error
+
+    def _denied(self, right: str, kind: str, name: str) -> DeniedError:
+        user = kafka_access.principal(self._options)
+        problem = f"the broker denies {right} on {name} to {user or 'this user'}"
+        grant = f"kafka-acls --bootstrap-server {self._address} --add --allow-principal {user or 'User:<its name>'}"
+        cure = f"Grant {right} on {kind} {name}, then try again: {grant} --operation {right} --{kind} {name}"
+        return DeniedError(kind, problem, cure)
 
     @contextmanager
     def _admin(self) -> Iterator[Any]:
@@ -245,11 +293,25 @@ class Broker:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
+        """Run the body with a client of this broker.
+
+        Raises:
+            RefusedError: The broker does not let this client in: the setting is named.
+            RetryError: The broker is not reached.
+        """
+        kafka_access.check_login(self._options)
         try:
             yield
         except (KafkaError, OSError) as error:
+            refused = kafka_probe.why_refused(self._options)
+            if refused is not None:
+                raise refused from error
             cure = "is it up (`make status`), and is REWIND_KAFKA_BOOTSTRAP right?"
             raise RetryError(f"Kafka at {self._address}: {type(error).__name__} {error}; {cure}") from error
+
+
+def _led(described: Mapping[str, Any]) -> bool:
+    return all(partition.get("leader_id", -1) >= 0 for partition in described["partitions"])
 
 
 def _coordinated(call: Callable[[], Any], seconds: float = 15) -> Any:
@@ -280,43 +342,6 @@ def topic_id_text(value: Any) -> str:
 
 def _id_bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
-
-
-def _describe(admin: Any, name: str) -> dict[str, Any] | None:
-    """Return what the broker says of a topic, or None when it says that there is none.
-
-    Raises:
-        DeniedError: It does not show the topic to this user, which tells nothing of whether there is one.
-    """
-    found = [dict(each) for each in admin.describe_topics([name]) if each.get("name") == name]
-    code = found[0].get("error_code", 0) if found else errors.UnknownError.errno
-    if code == UnknownTopicOrPartitionError.errno:
-        return None
-    if code == TopicAuthorizationFailedError.errno:
-        raise _denied(name, "Describe")
-    if code:
-        raise errors.for_code(code)(f"topic {name} was not described")
-    return found[0]
-
-
-def _denied(name: str, right: str) -> DeniedError:
-    problem = f"the broker denies {right} on {name} to this user"
-    return DeniedError("topic", problem, f"Grant {right} on topic {name}, then try again")
-
-
-def _config(admin: Any, name: str) -> dict[str, str]:
-    resource = ConfigResource(ConfigResourceType.TOPIC, name)
-    answer = admin.describe_configs([resource], config_filter=ConfigFilterType.ALL)
-    entries = next(iter(answer.values()))[name]
-    return {key: str(entry["value"]) for key, entry in entries.items() if entry.get("value") is not None}
-
-
-def _wait_gone(admin: Any, name: str, topic_id: str, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while (described := _describe(admin, name)) is not None and topic_id_text(described["topic_id"]) == topic_id:
-        if time.monotonic() > deadline:
-            raise RetryError(f"topic {name} is still there {timeout:.0f} s after its deletion")
-        time.sleep(0.1)
 
 
 def _drain(consumer: Any, topic: str, latest: Vector) -> list[Any]:

@@ -10,7 +10,7 @@ FAULTS = (
         "refused-positions-taken-for-committed", GUARD, "Broker.commit", "        if refused:\n", "        if False:\n"
     ),
     Fault("output-with-a-retention", VALUE, "Broker.create_topic", '"retention.ms": "-1", ', ""),
-    Fault("any-client-option", GUARD, "broker._read_options", "    if unknown:\n", "    if False:\n"),
+    Fault("any-client-option", GUARD, "kafka_access._read", "        if name not in OPTIONS:\n", "        if False:\n"),
     Fault(
         "missing-broker-for-a-failure",
         REACTION,
