@@ -29,7 +29,7 @@ HEAVY = {*SPARK, "great_expectations", "airflow"}
 # What a layer may import of others. None stands for anything but what is forbidden below.
 OTHERS = {
     "core": set(),
-    "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "jinja2", "kafka"},
+    "control": {"sqlalchemy", "alembic", "yaml", "jsonschema", "jinja2", "kafka", "cryptography"},
     "transforms": {"pyspark"},
     "parsing": {"airflow", "sqlalchemy"},
     "web": {"sqlalchemy", "fastapi", "starlette", "pydantic", "httpx"},

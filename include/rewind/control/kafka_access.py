@@ -41,7 +41,6 @@ _MODULES = {
 }
 _TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
-_KEYS = ("BEGIN PRIVATE KEY", "BEGIN ENCRYPTED PRIVATE KEY")
 _ANSWER_SECONDS = 10.0
 
 
@@ -100,10 +99,8 @@ def spark_options(settings: Settings) -> dict[str, str]:
     if "ssl_cafile" in given:
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": Path(given["ssl_cafile"]).read_text()}
     if "ssl_certfile" in given:
-        options |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": Path(given["ssl_keyfile"]).read_text()}
+        options |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": _open_key(given)}
         options["ssl.keystore.certificate.chain"] = Path(given["ssl_certfile"]).read_text()
-    if "ssl_password" in given:
-        options["ssl.key.password"] = given["ssl_password"]
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
@@ -186,14 +183,28 @@ def _check_pem(name: str, path: Path) -> None:
             raise RefusedError(FIELD, f"{name} {path} holds no certificate", "Give a PEM file with BEGIN CERTIFICATE")
         return
     secret_file.read(path, f"{FIELD}: {name}")
-    if not any(kind in text for kind in _KEYS):
-        into = f"openssl pkcs8 -topk8 -in {path} -out key.pem"
-        raise RefusedError(FIELD, f"{name} {path} holds no PKCS#8 key", f"Java reads no other. Convert it: {into}")
+    if "PRIVATE KEY-----" not in text:
+        raise RefusedError(FIELD, f"{name} {path} holds no key", "Give a PEM file with BEGIN PRIVATE KEY")
 
 
 def _from_pkcs12(store: str) -> str:
     key = f"openssl pkcs12 -in {store} -nocerts -out key.pem"
     return f"openssl pkcs12 -in {store} -nokeys -out certificates.pem; {key}"
+
+
+def _open_key(given: Mapping[str, str]) -> str:
+    """Return a client's key as PKCS#8 without its password: Kafka's Java client reads few kinds of encrypted ones."""
+    from cryptography.hazmat.primitives import serialization
+
+    password = given["ssl_password"].encode() if "ssl_password" in given else None
+    try:
+        key = serialization.load_pem_private_key(Path(given["ssl_keyfile"]).read_bytes(), password)
+    except (TypeError, ValueError) as error:
+        raise RefusedError(
+            FIELD, f"ssl_keyfile cannot be opened: {error}", "Mend ssl_password, or leave it out"
+        ) from None
+    how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*how).decode()
 
 
 def _jaas(mechanism: str, given: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.net.sasl import get_sasl_mechanism
@@ -41,98 +42,97 @@ def why_refused(options: Mapping[str, Any]) -> RefusedError | None:
     for address in options["bootstrap_servers"]:
         host, _, port = address.rpartition(":")
         try:
-            plain = socket.create_connection((host.strip("[]"), int(port)), SECONDS)
-        except (OSError, ValueError):
+            with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as plain:
+                _Visit((host.strip("[]"), int(port)), f"the broker at {address}", options).make(plain)
+        except RefusedError as refused:
+            return refused
+        except (OSError, ValueError, struct.error, _ClosedError):
             continue
-        with plain:
-            try:
-                return _talk(plain, host.strip("[]"), address, options)
-            except (OSError, struct.error, _ClosedError):
-                continue
     return None
 
 
-def _talk(plain: socket.socket, host: str, address: str, options: Mapping[str, Any]) -> RefusedError | None:
-    protocol = options.get("security_protocol", PLAINTEXT)
-    connection: socket.socket = plain
-    if protocol in (SSL, SASL_SSL):
-        found = _over_tls(plain, host, address, options)
-        if isinstance(found, RefusedError):
-            return found
-        connection = found
-    try:
-        answered = _asked(connection, _VERSIONS, 0, b"")
-    except (ssl.SSLError, _ClosedError) as error:
-        return _without_a_certificate(address, error)
-    if answered.startswith(_ALERT):
-        return _refused(
-            f"the broker at {address} speaks TLS", f"Set security_protocol to SSL or SASL_SSL, not {protocol}"
-        )
-    if protocol in (SASL_PLAINTEXT, SASL_SSL):
-        return _logged_in(connection, host, address, options)
-    try:
-        _asked(connection, _METADATA, 1, struct.pack(">i", 0))
-    except _ClosedError:
-        told = f"the broker at {address} asks for a login"
-        return _refused(told, f"Set security_protocol to {'SASL_SSL' if protocol == SSL else 'SASL_PLAINTEXT'}")
-    return None
+@dataclass(frozen=True)
+class _Visit:
+    """One connection to a broker: a step that it refuses raises why."""
 
+    place: tuple[str, int]
+    broker: str
+    options: Mapping[str, Any]
 
-def _over_tls(
-    plain: socket.socket, host: str, address: str, options: Mapping[str, Any]
-) -> ssl.SSLSocket | RefusedError:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(options["ssl_cafile"]) if "ssl_cafile" in options else context.load_default_certs()
-    if "ssl_certfile" in options:
+    def make(self, plain: socket.socket) -> None:
+        protocol = self.options.get("security_protocol", PLAINTEXT)
+        connection = self._over_tls(plain) if protocol in (SSL, SASL_SSL) else plain
         try:
-            # Without a password OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(options["ssl_certfile"], options["ssl_keyfile"], options.get("ssl_password", ""))
+            answer = _asked(connection, _VERSIONS, 0, b"")
+        except ssl.SSLError as error:
+            told = f"{self.broker} does not let this client in by its certificate ({error.reason})"
+            cure = "Name one of an authority that it trusts in ssl_certfile, and its key in ssl_keyfile"
+            raise _refused(told, cure) from None
+        if answer.startswith(_ALERT):
+            raise _refused(f"{self.broker} speaks TLS", f"Set security_protocol to SSL or SASL_SSL, not {protocol}")
+        if protocol in (SASL_PLAINTEXT, SASL_SSL):
+            self._log_in(connection)
+            return
+        try:
+            _asked(connection, _METADATA, 1, struct.pack(">i", 0))
+        except _ClosedError:
+            cure = f"Set security_protocol to {SASL_SSL if protocol == SSL else SASL_PLAINTEXT}"
+            raise _refused(f"{self.broker} asks for a login", cure) from None
+
+    def _over_tls(self, plain: socket.socket) -> ssl.SSLSocket:
+        try:
+            return self._context().wrap_socket(plain, server_hostname=self.place[0])
+        except ssl.SSLCertVerificationError as error:
+            told = f"the certificate of {self.broker} is not trusted: {error.verify_message.rstrip('.')}"
+            if error.verify_code in _OTHER_NAME:
+                cure = "Name the broker as its certificate does"
+                raise RefusedError("REWIND_KAFKA_BOOTSTRAP", told, cure) from None
+            raise _refused(told, "Name a file with the certificate of its authority in ssl_cafile") from None
         except ssl.SSLError:
-            names = "ssl_certfile, ssl_keyfile or ssl_password"
-            return _refused(
-                "certificate and key do not belong together, or the key's password is wrong", f"Mend {names}"
-            )
-    try:
-        return context.wrap_socket(plain, server_hostname=host)
-    except ssl.SSLCertVerificationError as error:
-        told = f"the certificate of the broker at {address} is not trusted: {error.verify_message}"
-        if error.verify_code in _OTHER_NAME:
-            return RefusedError("REWIND_KAFKA_BOOTSTRAP", told, "Name the broker as its certificate does")
-        return _refused(told, "Name a file with the certificate of its authority in ssl_cafile")
-    except ssl.SSLError as error:
-        return _refused(
-            f"the broker at {address} speaks no TLS ({error.reason})", "Mend security_protocol, or the port"
-        )
+            # Whatever stands before a broker that is down may hang up as well.
+            if not self._speaks_plainly():
+                raise
+            raise _refused(f"{self.broker} speaks no TLS", "Mend security_protocol, or the port") from None
 
+    def _context(self) -> ssl.SSLContext:
+        context, given = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.options
+        context.load_verify_locations(given["ssl_cafile"]) if "ssl_cafile" in given else context.load_default_certs()
+        if "ssl_certfile" in given:
+            try:
+                # Without a password OpenSSL would ask for one at the terminal.
+                context.load_cert_chain(given["ssl_certfile"], given["ssl_keyfile"], given.get("ssl_password", ""))
+            except ssl.SSLError:
+                told = "certificate and key do not belong together, or the key's password is wrong"
+                raise _refused(told, "Mend ssl_certfile, ssl_keyfile or ssl_password") from None
+        return context
 
-def _without_a_certificate(address: str, error: Exception) -> RefusedError:
-    """Return the reason for which a broker hangs up right after TLS: it has seen no certificate that it trusts."""
-    told = f" ({error.reason})" if isinstance(error, ssl.SSLError) and error.reason else ""
-    told = f"the broker at {address} does not let this client in by its certificate{told}"
-    return _refused(told, "Name a certificate of an authority that it trusts in ssl_certfile, its key in ssl_keyfile")
+    def _speaks_plainly(self) -> bool:
+        try:
+            with socket.create_connection(self.place, SECONDS) as plain:
+                return not _asked(plain, _VERSIONS, 0, b"").startswith(_ALERT)
+        except (OSError, _ClosedError):
+            return False
 
-
-def _logged_in(connection: socket.socket, host: str, address: str, options: Mapping[str, Any]) -> RefusedError | None:
-    mechanism = str(options["sasl_mechanism"])
-    answer = _asked(connection, _HANDSHAKE, 1, _text(mechanism))
-    (code,), names = struct.unpack_from(">h", answer), _texts(answer[2:])
-    if code == _UNSUPPORTED:
-        told = f"the broker at {address} knows no {mechanism}"
-        return _refused(told, f"Set sasl_mechanism to {' or '.join(names) or 'one that it knows'}")
-    if code == _NOT_HERE:
-        return _refused(f"the broker at {address} asks for no login", "Set security_protocol to PLAINTEXT or SSL")
-    login = get_sasl_mechanism(mechanism)(host=host, **options)
-    while not login.is_done():
-        sent = login.auth_bytes()
-        answer = _asked(connection, _AUTHENTICATE, 0, struct.pack(">i", len(sent)) + sent)
-        (code,) = struct.unpack_from(">h", answer)
-        problem, rest = _nullable(answer[2:])
-        if code:
-            told = f"the broker at {address} refuses the login by {mechanism}: {problem or 'without a reason'}"
-            return _refused(told, f"Mend {_of_login(options)}")
-        (length,) = struct.unpack_from(">i", rest)
-        login.receive(rest[4 : 4 + length])
-    return None
+    def _log_in(self, connection: socket.socket) -> None:
+        mechanism = str(self.options["sasl_mechanism"])
+        answer = _asked(connection, _HANDSHAKE, 1, _text(mechanism))
+        (code,), names = struct.unpack_from(">h", answer), _texts(answer[2:])
+        if code == _UNSUPPORTED:
+            cure = f"Set sasl_mechanism to {' or '.join(names) or 'one that it knows'}"
+            raise _refused(f"{self.broker} knows no {mechanism}", cure)
+        if code == _NOT_HERE:
+            raise _refused(f"{self.broker} asks for no login", "Set security_protocol to PLAINTEXT or SSL")
+        login = get_sasl_mechanism(mechanism)(host=self.place[0], **self.options)
+        while not login.is_done():
+            sent = login.auth_bytes()
+            answer = _asked(connection, _AUTHENTICATE, 0, struct.pack(">i", len(sent)) + sent)
+            (code,) = struct.unpack_from(">h", answer)
+            problem, rest = _nullable(answer[2:])
+            if code:
+                told = f"{self.broker} refuses the login by {mechanism}: {problem or 'without a reason'}"
+                raise _refused(told, f"Mend {_of_login(self.options)}")
+            (length,) = struct.unpack_from(">i", rest)
+            login.receive(rest[4 : 4 + length])
 
 
 def _of_login(options: Mapping[str, Any]) -> str:
