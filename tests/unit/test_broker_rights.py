@@ -61,7 +61,9 @@ def test_f16_what_is_not_shown_is_not_absent(asked):
         with pytest.raises(DeniedError) as raised:
             look()
         assert str(raised.value) == (
-            "topic: the broker denies Describe on out-g1 to this user. Grant Describe on topic out-g1, then try again"
+            "topic: the broker denies Describe on out-g1 to this user. Grant Describe on topic out-g1, then try again: "
+            "kafka-acls --bootstrap-server 127.0.0.1:1 --add --allow-principal User:<its name> "
+            "--operation Describe --topic out-g1"
         )
     assert admin.deleted == []
 
