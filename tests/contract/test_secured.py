@@ -8,15 +8,6 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 from pyspark.sql import functions as F
 
 from rewind.adapters import kafka
@@ -26,19 +17,9 @@ from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.settings import Settings
 from rewind.core.world import Topic
 from tests.support import secured
-from tests.support.secured import CLIENT, PASSWORD, USER, Secured
+from tests.support.secured import CLIENT, PASSWORD, Secured
 
 TOPIC = "secured"
-USERS = {"SCRAM": USER, "PLAIN": "bob", "MUTUAL": "ann", "OAUTH": CLIENT}
-KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
-RIGHTS = {
-    "Create": ACLOperation.CREATE,
-    "Delete": ACLOperation.DELETE,
-    "Describe": ACLOperation.DESCRIBE,
-    "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
-    "Read": ACLOperation.READ,
-    "Write": ACLOperation.WRITE,
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +27,13 @@ def closed(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[Sec
     """The broker, with a topic that each user may read and write."""
     with secured.running(tmp_path_factory.mktemp("secured"), jars) as running:
         admin = KafkaAdminClient(bootstrap_servers=running.inner)
-        for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
-            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, PASSWORD)])
+        running.logins(admin)
         admin.create_topics({TOPIC: {"num_partitions": 1}}, wait_for_metadata=True)
-        for user in USERS.values():
+        for user in secured.USERS.values():
             for right in ("Read", "Write", "DescribeConfigs"):
-                grant(admin, user, right, "topic", TOPIC)
+                secured.grant(admin, user, right, "topic", TOPIC)
         admin.close()
         yield running
-
-
-def grant(admin: KafkaAdminClient, user: str, right: str, kind: str, name: str) -> None:
-    pattern = ResourcePattern(KINDS[kind], name)
-    admin.create_acls([ACL(f"User:{user}", "*", RIGHTS[right], ACLPermissionType.ALLOW, pattern)])
 
 
 @pytest.fixture
@@ -192,7 +167,7 @@ def test_each_missing_right_is_named_with_its_command(reach, closed):
             ) as denied:
                 call()
             assert str(denied.value).endswith(f"--add --allow-principal User:bob --operation {right} --{kind} {name}")
-            grant(admin, "bob", right, kind, name)
+            secured.grant(admin, "bob", right, kind, name)
         assert call() == result
     admin.close()
 

@@ -56,6 +56,10 @@ class Life:
         """Produce, deploy and mirror; live and mirror have read all."""
         for p in range(2):
             self.shop.produce(*(visit(n) for n in range(p, records, 2)), partition=p)
+        self.live()
+
+    def live(self) -> None:
+        """Deploy and mirror what was produced."""
         live = self.shop.deploy()
         for owner in (live, self.shop.mirror):
             self.shop.start(owner)

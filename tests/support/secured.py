@@ -20,12 +20,34 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from rewind.local import broker, ports
 
 USER, PASSWORD, KEY_PASSWORD = "ann,=", 'p"w\\d; x="1', "key pass"
 CLIENT, CLIENT_SECRET = "rewind", 's"ecret\\'
 LISTENERS = ("SCRAM", "MUTUAL", "OAUTH", "PLAIN")
+USERS = {"SCRAM": USER, "PLAIN": "bob", "MUTUAL": "ann", "OAUTH": CLIENT}
+"""The user of each listener."""
+KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+RIGHTS = {
+    "Create": ACLOperation.CREATE,
+    "Delete": ACLOperation.DELETE,
+    "Describe": ACLOperation.DESCRIBE,
+    "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
+    "Read": ACLOperation.READ,
+    "Write": ACLOperation.WRITE,
+}
 DAY = timedelta(days=1)
 SECURITY = "org.apache.kafka.common.security"
 
@@ -86,12 +108,25 @@ class Secured:
         }[listener]
         return {key: value for key, value in {"ssl_cafile": "ca.pem", **known, **changed}.items() if value is not None}
 
+    def logins(self, admin: KafkaAdminClient) -> None:
+        """Give the user of SCRAM its passwords."""
+        for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, PASSWORD)])
+
     def written(self, name: str, options: dict[str, str]) -> Path:
         """Write an options file beside the certificates and return it."""
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(options))
         path.chmod(0o600)
         return path
+
+
+def grant(admin: KafkaAdminClient, user: str, right: str, kind: str, name: str, *, prefix: bool = False) -> None:
+    """Grant a right on a topic or group, or on all whose name begins so."""
+    pattern = ResourcePattern(
+        KINDS[kind], name, ACLResourcePatternType.PREFIXED if prefix else ACLResourcePatternType.LITERAL
+    )
+    admin.create_acls([ACL(f"User:{user}", "*", RIGHTS[right], ACLPermissionType.ALLOW, pattern)])
 
 
 @contextmanager

@@ -69,6 +69,7 @@ class Workshop:
 
     Attributes:
         patience: Seconds within which a main must end.
+        outside: Address by which producers and readers of the test reach the broker.
     """
 
     patience = PATIENCE
@@ -77,6 +78,7 @@ class Workshop:
         self.settings = settings
         self.pipeline = name
         self.topic = declared.pop("topic", f"{name}-in")
+        self.outside = declared.pop("outside", settings.bootstrap)
         self.mirror = names.mirror_owner(self.topic)
         database.upgrade(settings.registry_url)
         declare(settings.pipelines, name, self.topic, **declared)
@@ -106,7 +108,7 @@ class Workshop:
         at: Callable[[int], datetime] | None = None,
     ) -> None:
         """Write records; `at` gives the Kafka timestamp of the n-th, which else is now."""
-        producer = KafkaProducer(bootstrap_servers=self.settings.bootstrap, linger_ms=20)
+        producer = KafkaProducer(bootstrap_servers=self.outside, linger_ms=20)
         for n, (key, value) in enumerate(records):
             stamp = None if at is None else int(at(n).timestamp() * 1000)
             producer.send(topic or self.topic, key=key, value=value, partition=partition, timestamp_ms=stamp)
@@ -221,7 +223,7 @@ class Workshop:
         found = Broker(self.settings).topic(topic)
         assert found is not None, topic
         consumer = KafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap, enable_auto_commit=False, isolation_level="read_committed"
+            bootstrap_servers=self.outside, enable_auto_commit=False, isolation_level="read_committed"
         )
         places = [TopicPartition(topic, p) for p in found.latest]
         consumer.assign(places)
@@ -267,7 +269,7 @@ class Workshop:
         return transaction(self.settings.registry_url)
 
     def _admin(self) -> Any:
-        return _closing(KafkaAdminClient(bootstrap_servers=self.settings.bootstrap))
+        return _closing(KafkaAdminClient(bootstrap_servers=self.outside))
 
 
 class _closing:  # noqa: N801

@@ -29,9 +29,9 @@ from rewind.control import (
     verdicts,
 )
 from rewind.control.leases import Holder, Process
-from rewind.control.status_jobs import rate
+from rewind.control.status_jobs import Ends, rate
 from rewind.core import lifecycle
-from rewind.core.errors import RefusedError, RetryError
+from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.horizon import Frontier
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
@@ -46,13 +46,13 @@ BIG = 9_007_199_254_740_993
 
 
 class FakeBroker:
-    def __init__(self, *topics, away=False):
-        self._topics, self._away, self.asked = {t.name: t for t in topics}, away, 0
+    def __init__(self, *topics, error=None):
+        self._topics, self._error, self.asked = {t.name: t for t in topics}, error, 0
 
     def topic(self, name):
         self.asked += 1
-        if self._away:
-            raise RetryError("Kafka at nowhere: away")
+        if self._error is not None:
+            raise self._error
         return self._topics.get(name)
 
     def topics(self):
@@ -200,14 +200,35 @@ def test_position_lag_and_rate_of_live(settings, registry):
     assert job.last_batch_at == NOW - timedelta(seconds=10)
 
 
-def test_a_broker_that_is_down_leaves_lags_unknown_and_is_asked_once(settings, registry):
+@pytest.mark.parametrize(
+    "error",
+    [
+        RetryError("Kafka at nowhere: away"),
+        RefusedError("REWIND_KAFKA_OPTIONS_FILE", "the login is refused", "Mend it"),
+        DeniedError("topic", "the broker denies Describe on visits", "Grant it"),
+    ],
+)
+def test_a_broker_that_tells_nothing_leaves_lags_unknown_and_is_asked_once(settings, registry, error):
     deployed(registry)
     generations.create(registry, generation(2, lifecycle.CANDIDATE), None)
-    broker = FakeBroker(away=True)
+    broker = FakeBroker(error=error)
     found = read(settings, registry, broker)
     assert [job.lag for job in found.pipeline("visits_converter").jobs] == [None, None]
-    assert found.problems == ("Kafka at nowhere: away",)
+    assert found.problems == (str(error),)
     assert broker.asked == 1
+
+
+def test_one_topic_that_is_not_shown_hides_no_other():
+    class Denying(FakeBroker):
+        def topic(self, name):
+            if name == "carts":
+                raise DeniedError("topic", "the broker denies Describe on carts", "Grant it")
+            return super().topic(name)
+
+    ends = Ends(Denying(VISITS), "127.0.0.1:1")
+    assert [ends.topic(name) for name in ("carts", "visits", "carts")] == [None, VISITS, None]
+    assert ends.problems == ("topic: the broker denies Describe on carts. Grant it",)
+    assert ends.known
 
 
 def test_no_broker_at_all_is_said(settings, registry):

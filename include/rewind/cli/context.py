@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 
 from rewind.control import listening
-from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings, from_environment
+from rewind.core.world import TopicReader
 from rewind.local import cli as local_cli
 from rewind.local import stack
 from rewind.local.airflow_api import PATIENT, AirflowApi
@@ -29,7 +29,7 @@ def settings() -> Settings:
     return from_environment(environment())
 
 
-def broker(chosen: Settings) -> Broker | None:
+def broker(chosen: Settings) -> TopicReader | None:
     """Return the broker, None when nothing listens at its addresses."""
     return listening.broker(chosen)
 

@@ -22,7 +22,7 @@ from rewind.core import lifecycle, names
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import Ranges, total
 from rewind.core.settings import Settings
-from rewind.core.world import BrokerReader
+from rewind.core.world import TopicReader
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE, COUNTER = "gauge", "counter"
@@ -49,9 +49,7 @@ class Metric:
     samples: Callable[[Status, Totals], Samples]
 
 
-def read(
-    settings: Settings, broker: BrokerReader | None, part: Callable[[Status], Status] = lambda found: found
-) -> str:
+def read(settings: Settings, broker: TopicReader | None, part: Callable[[Status], Status] = lambda found: found) -> str:
     """Return the metrics of an installation; a registry that cannot be read is a metric, not an error.
 
     Args:

@@ -26,7 +26,7 @@ from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core import lifecycle, times
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
-from rewind.core.world import BrokerReader
+from rewind.core.world import TopicReader
 
 RECENT_REWINDS = 5
 
@@ -124,7 +124,7 @@ class Wanted:
 
 def read(
     settings: Settings,
-    broker: BrokerReader | None,
+    broker: TopicReader | None,
     now: datetime | None = None,
     *,
     pipeline: str = "",

@@ -14,9 +14,9 @@ from rewind.control.database import vector_from_json
 from rewind.control.status_drivers import ENDED, Driver, Drivers
 from rewind.control.status_watermark import Watermark, watermarks_of
 from rewind.core import lifecycle
-from rewind.core.errors import RetryError
+from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.offsets import Ranges, Vector, behind
-from rewind.core.world import BrokerReader, Topic, held_back
+from rewind.core.world import Topic, TopicReader, held_back
 
 RATE_WINDOW = timedelta(seconds=60)
 RATE_BATCHES = 100
@@ -74,7 +74,7 @@ class Job:
 class Ends:
     """Kafka's ends, each topic asked once, none after the broker failed to answer."""
 
-    def __init__(self, broker: BrokerReader | None, address: str) -> None:
+    def __init__(self, broker: TopicReader | None, address: str) -> None:
         """Keep the broker; None when it is known to be away."""
         self._broker = broker
         self._found: dict[str, Topic | None] = {}
@@ -83,12 +83,14 @@ class Ends:
         )
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic, None when there is none or the broker is away."""
+        """Return the topic, None when there is none, when it is not shown to us, or when the broker is away."""
         if self._broker is not None and name not in self._found:
             try:
                 self._found[name] = self._broker.topic(name)
-            except RetryError as problem:
-                self._broker, self.problems = None, (str(problem),)
+            except DeniedError as problem:
+                self._found[name], self.problems = None, (*self.problems, str(problem))
+            except (RefusedError, RetryError) as problem:
+                self._broker, self.problems = None, (*self.problems, str(problem))
         return self._found.get(name)
 
     @property

@@ -145,11 +145,15 @@ class Batch:
     closing_watermark: int = 0
 
 
-class BrokerReader(Protocol):
-    """What is read of the broker."""
+class TopicReader(Protocol):
+    """What a view of the state reads of the broker."""
 
     def topic(self, name: str) -> Topic | None:
         """Return the topic, or None when there is none of that name."""
+
+
+class BrokerReader(TopicReader, Protocol):
+    """What is read of the broker."""
 
     def topics(self) -> list[str]:
         """Return the names of all topics."""

@@ -11,7 +11,7 @@ from rewind.control import changes, listening, status
 from rewind.control.status import RECENT_REWINDS, Status
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
-from rewind.core.world import BrokerReader
+from rewind.core.world import TopicReader
 
 FRESH_SECONDS = 5.0
 """So long a look serves all browsers at least: more of them cost no more reads."""
@@ -50,7 +50,7 @@ class State:
     def __init__(
         self,
         settings: Callable[[], Settings],
-        broker: Callable[[Settings], BrokerReader | None] = listening.broker,
+        broker: Callable[[Settings], TopicReader | None] = listening.broker,
         clock: Callable[[], float] = time.monotonic,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
