@@ -5,6 +5,8 @@ PYTHON ?= $(or $(shell for p in .venv/bin/python python3.11 python3.12 python3.1
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done),python3)
 BIN := .venv/bin
 REWIND := PYTHONPATH=include $(BIN)/python -m rewind
+# Else each of the Pythons that are started here compiles its libraries once more: seconds for Airflow, GX.
+unexport PYTHONDONTWRITEBYTECODE
 HOME_FOLDER := $(or $(REWIND_HOME),.rewind)
 WHAT ?=
 QUICK ?=

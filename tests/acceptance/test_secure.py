@@ -38,7 +38,7 @@ class Counting(Life):
 
     def begin(self, records: int) -> None:
         for p in range(2):
-            at = (f"2025-09-04T07:{n // 60:02}:{n % 60:02}" for n in range(p, records, 2))
+            at = (f"2025-09-04T{n // 60:02}:{n % 60:02}:00" for n in range(p, records, 2))
             bodies = (
                 {"event_id": f"v{p}-{n}", "visit_id": n, "user_id": n % 5, "event_time": t} for n, t in enumerate(at)
             )

@@ -92,7 +92,8 @@ def test_airflow_is_told_the_same_as_on_one_machine_but_for_what_is_listed(local
 def test_every_setting_of_ours_is_one_that_the_code_reads_and_the_required_ones_are_there():
     in_image = dict(re.findall(r"(REWIND_\w+)=(\S+)", DOCKERFILE.replace("REWIND_HOME=/tmp/setup", "")))
     given = {name: value for name, value in ENVIRONMENT.items() if name.startswith("REWIND_")} | in_image
-    read = {*ENVIRONMENT_KEYS, *airflow.OF_DAGS, "REWIND_MIRROR_RETAIN_HOURS", "REWIND_READ_TOKEN_FILE"}
+    of_tasks = {name for name in airflow.OF_TASKS if name.startswith("REWIND_")}
+    read = {*ENVIRONMENT_KEYS, *airflow.OF_DAGS, *of_tasks, "REWIND_READ_TOKEN_FILE"}
     assert given.keys() == read
     settings = from_environment(given)
     volume = {
@@ -109,6 +110,7 @@ CHOSEN = {
     "AIRFLOW__API__BASE_URL": "http://localhost:8080",
     "AIRFLOW__METRICS__OTEL_ON": "False",
     "OTEL_EXPORTER_OTLP_ENDPOINT": "",
+    "REWIND_DRIVER_ENVIRONMENT": "",
     "REWIND_KAFKA_BOOTSTRAP": "kafka:9092",
     "REWIND_KAFKA_OPTIONS_FILE": "",
     "REWIND_MIRROR_RETAIN_HOURS": "",

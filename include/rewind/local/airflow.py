@@ -51,7 +51,12 @@ OF_DAGS = (
     "REWIND_SPARK_HISTORY",
 )
 """What may be chosen beside the settings, and is read in DAG files alone."""
-OF_TASKS = ("AIRFLOW__METRICS__OTEL_ON", "REWIND_MIRROR_RETAIN_HOURS", "SPARK_CONF_DIR")
+OF_TASKS = (
+    "AIRFLOW__METRICS__OTEL_ON",
+    "REWIND_DRIVER_ENVIRONMENT",
+    "REWIND_MIRROR_RETAIN_HOURS",
+    "SPARK_CONF_DIR",
+)
 """What may be chosen too, and is read by Airflow itself, by tasks and by drivers."""
 
 

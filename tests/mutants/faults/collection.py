@@ -91,8 +91,14 @@ FAULTS = (
         "pass",
     ),
     Fault("case-tells-names-apart", VALUE, "names.fold", ".casefold()", ""),
-    Fault("denied-taken-for-absent", GUARD, "broker._describe", 'raise _denied(name, "Describe")', "return None"),
-    Fault("error-taken-for-there", GUARD, "broker._describe", "    if code:\n", "    if False:\n"),
+    Fault(
+        "denied-taken-for-absent",
+        GUARD,
+        "Broker._describe",
+        'raise self._denied("Describe", "topic", name)',
+        "return None",
+    ),
+    Fault("error-taken-for-there", GUARD, "Broker._describe", "        if code:\n", "        if False:\n"),
     Fault(
         "plan-without-owners",
         GUARD,

@@ -44,10 +44,26 @@ CLI = (
 )
 WEB = (
     Fault(
+        "another-pipelines-rewind-shown",
+        GUARD,
+        "Viewer.check",
+        "if hidden := sorted(set(pipelines) - self.sees(pipelines)):",
+        "if hidden := []:",
+    ),
+    Fault("all-pipelines-listed", GUARD, "Viewer.part", "if not hidden:", "if True:"),
+    Fault(
+        "another-sites-page-acts",
+        GUARD,
+        "guard.foreign",
+        "if origin and urlsplit(origin)",
+        "if False and urlsplit(origin)",
+    ),
+    Fault("endless-body-read", GUARD, "guard._read", "        if len(body) > LONGEST_BODY:\n", "        if False:\n"),
+    Fault(
         "action-without-the-right",
         GUARD,
         "action_on",
-        "if not await asyncio.to_thread(access.may_run, person, dag_id):",
+        "if not await asyncio.to_thread(viewer.may_run, dag_id):",
         "if False:",
     ),
     Fault("action-with-anything", GUARD, "action_on", "requests.checked(asked, FORMS[action], action)", "asked"),
@@ -87,7 +103,7 @@ WEB = (
     Fault("evidence-runs-scripts", GUARD, "app._document", '"Content-Security-Policy": alone', '"X-Alone": alone'),
     Fault("token-opens-the-whole-page", GUARD, "TokenGate.__call__", "self._is_read(scope) and ", ""),
     Fault("any-read-without-a-token", GUARD, "TokenGate.__call__", " and self._bears(Request(scope))", ""),
-    Fault("answer-by-an-old-look", EFFECT, "app._seen", "state.forget()", "pass"),
+    Fault("answer-by-an-old-look", EFFECT, "app._anew", "state.forget()", "pass"),
     Fault(
         "steps-of-another-rewind-ended",
         GUARD,
@@ -259,6 +275,7 @@ PLUGIN = (
     Fault(
         "page-open-without-access-control", GUARD, "rewind_plugin._closed", "raise HTTPException(403, ", "print(403, "
     ),
-    Fault("reading-for-running", SIDES, "may_run", '"method": "POST"', '"method": "GET"'),
+    Fault("reading-for-running", SIDES, "_access.may_run", 'may(user, "POST", ', 'may(user, "GET", '),
+    Fault("every-pipeline-shown", GUARD, "_access.may", "if manager.is_authorized_dag(details=details, **asked)", ""),
 )
 FAULTS = (*CLI, *WEB, *LOCAL, *PARSING, *AIRFLOW, *PLUGIN)

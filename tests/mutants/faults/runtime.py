@@ -9,8 +9,24 @@ FAULTS = (
     Fault(
         "refused-positions-taken-for-committed", GUARD, "Broker.commit", "        if refused:\n", "        if False:\n"
     ),
+    Fault("hidden-settings-taken-for-none", GUARD, "Broker._config", "if not entries and", "if False and"),
+    Fault("hidden-group-taken-for-none", GUARD, "Broker.group_state", "if state is None:", "if False:"),
+    Fault("useless-option-passed-over", GUARD, "kafka_access._check_protocol", "    if useless:\n", "    if False:\n"),
+    Fault("key-read-by-others", GUARD, "kafka_access._check_pem", 'secret_file.read(path, f"{FIELD}: {name}")', "pass"),
+    Fault(
+        "password-ends-the-login-line", VALUE, "kafka_access._quoted", "_ESCAPED.get(character, character)", "character"
+    ),
+    Fault(
+        "driver-with-airflows-keys",
+        GUARD,
+        "driver_environment.inherited",
+        "if any(fnmatchcase(key, name) for name in names)",
+        "if names",
+    ),
     Fault("output-with-a-retention", VALUE, "Broker.create_topic", '"retention.ms": "-1", ', ""),
-    Fault("any-client-option", GUARD, "kafka_access._read", "        if name not in OPTIONS:\n", "        if False:\n"),
+    Fault(
+        "any-client-option", GUARD, "kafka_access._parsed", "        if name not in OPTIONS:\n", "        if False:\n"
+    ),
     Fault(
         "missing-broker-for-a-failure",
         REACTION,

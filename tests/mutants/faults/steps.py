@@ -6,6 +6,20 @@ from tests.mutants.fault import EFFECT, GUARD, LOCK, REACTION, SIDES, VALUE, Fau
 
 FAULTS = (
     Fault(
+        "another-pipelines-rewind-aborted",
+        GUARD,
+        "whose.refuse_rewind_of_another",
+        "if of_rewind(connection, rewind_id) != pipeline:",
+        "if False:",
+    ),
+    Fault(
+        "another-pipelines-job-supervised",
+        GUARD,
+        "whose.refuse_job_of_another",
+        "if found is None or found.pipeline != pipeline:",
+        "if found is None:",
+    ),
+    Fault(
         "switch-from-elsewhere",
         GUARD,
         "cut_over._ready",
