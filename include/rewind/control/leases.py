@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,9 @@ from rewind.core.errors import LeaseHeldError, LeaseLostError
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far the clocks of an installation may differ; drivers renew their leases far more often."""
+
+SILENCE = timedelta(seconds=60)
+"""After so long without a renewal a driver on another host counts as dead for those who look: twelve were missed."""
 
 _table = schema.leases
 
@@ -78,6 +82,36 @@ def process_of(pid: int) -> Process | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in "ZX" else Process(pid, int(fields[19]))
+
+
+def placed(process: Process) -> dict[str, Any]:
+    """Return a process of this host as the registry holds it: a pid alone says nothing on another one."""
+    return {**asdict(process), "host": socket.gethostname(), "boot": _boot()}
+
+
+def here(found: Mapping[str, Any]) -> Process | None:
+    """Return a process that `placed` wrote; None when it is one of another host, unseen from here."""
+    # An older release wrote no host: its supervisor was the only one.
+    if found.get("host", socket.gethostname()) != socket.gethostname():
+        return None
+    return Process(found["pid"], found["started"])
+
+
+def lives(found: Mapping[str, Any]) -> bool:
+    """Return whether a process that `placed` wrote lives on this host."""
+    process = here(found)
+    same_boot = found.get("boot", _boot()) == _boot()
+    return process is not None and same_boot and process_of(process.pid) == process
+
+
+def silent(lease: Lease, at: datetime) -> timedelta | None:
+    """Return for how long nothing was heard of a holder that should have renewed its lease; None when it speaks.
+
+    A stream's driver and a step's renew every five seconds; a lease of a submit is not renewed, so it tells nothing.
+    """
+    if lease.holder is None or lease.holder.run or at - lease.renewed_at <= SILENCE:
+        return None
+    return at - lease.renewed_at
 
 
 def this_driver() -> Holder:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from rewind.control import leases, streams
-from rewind.control.leases import Holder, Lease
+from rewind.control.leases import Lease
 from rewind.control.streams import Stream
 from rewind.core import lifecycle
 
@@ -75,16 +75,20 @@ def _driver(stream: Stream | None, lease: Lease | None, state: str, now: datetim
         paused = streams.paused(stream.paused_dag) if stream.paused_dag and stream.wish == streams.RUN else ""
         seen = replace(seen, failures=stream.failures, last_failure=stream.last_failure, cause=stream.cause)
         seen = replace(seen, paused=paused)
-    holder = None if lease is None else lease.holder
-    if holder is not None and leases.alive(holder):
-        return _held(seen, holder, stream, state)
-    return seen if stream is None else _unheld(seen, stream, now)
+    if lease is not None and lease.holder is not None and leases.alive(lease.holder):
+        return _held(replace(seen, step=lease.holder.step), lease, stream, state, now)
+    return seen if stream is None else _unheld(seen, stream, lease, now)
 
 
-def _held(seen: Driver, holder: Holder, stream: Stream | None, state: str) -> Driver:
-    seen = replace(seen, step=holder.step)
+def _held(seen: Driver, lease: Lease, stream: Stream | None, state: str, now: datetime) -> Driver:
+    holder = lease.holder
+    assert holder is not None
     if holder.host != socket.gethostname():
-        return replace(seen, state="elsewhere")
+        silence = leases.silent(lease, now)
+        if silence is None:
+            return replace(seen, state="elsewhere")
+        told = f"nothing was heard of {holder.host} for {silence.total_seconds():.0f} s"
+        return replace(seen, state="dead", cause=told)
     python = holder.processes[0]
     lives = leases.process_of(python.pid) == python and state not in ENDED
     if lives and holder.step:
@@ -94,10 +98,10 @@ def _held(seen: Driver, holder: Holder, stream: Stream | None, state: str) -> Dr
     return replace(seen, state="draining" if stream.wish == streams.DRAIN else "alive", pid=python.pid)
 
 
-def _unheld(seen: Driver, stream: Stream, now: datetime) -> Driver:
-    launched = None if stream.launched is None else leases.Process(**stream.launched)
-    if launched is not None and leases.process_of(launched.pid) == launched:
-        return replace(seen, state="starting", pid=launched.pid)
+def _unheld(seen: Driver, stream: Stream, lease: Lease | None, now: datetime) -> Driver:
+    if stream.launched is not None and streams.starting(stream, lease, now):
+        launched = leases.here(stream.launched)
+        return replace(seen, state="starting", pid=None if launched is None else launched.pid)
     if stream.wish == streams.DRAIN:
         return replace(seen, state="drained")
     if stream.quarantined_at is not None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from rewind.control import owners, schema
+from rewind.control import leases, owners, schema
 from rewind.control.database import now
+from rewind.control.leases import Lease
 from rewind.core import causes
 from rewind.core.errors import RefusedError
 
@@ -18,6 +19,8 @@ GENERATION, MIRROR = "generation", "mirror"
 MOST_FAILURES = 5
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
+START = timedelta(minutes=5)
+"""Within this time a driver that another host has started takes its lease, or is given up."""
 AWAY_PAUSE = timedelta(seconds=30)
 """Between starts while broker, registry or disk are away: no failure of the stream, however long it takes."""
 
@@ -37,7 +40,7 @@ class Stream:
         last_failure: How the last one ended: its cause in the first line, then what was found of it.
         next_start_at: No start before this instant, UTC.
         quarantined_at: Since when it is set aside, UTC; None when it is not.
-        launched: The spark-submit that was started last (`pid`, `started`), until its end has been seen.
+        launched: The spark-submit that was started last (`leases.placed`), until its end has been seen.
         launched_at: When it was started, UTC.
         paused_dag: The DAG that supervises it, while somebody has paused that; None when it is not.
     """
@@ -50,7 +53,7 @@ class Stream:
     last_failure: str | None
     next_start_at: datetime | None
     quarantined_at: datetime | None
-    launched: dict[str, int] | None
+    launched: dict[str, Any] | None
     launched_at: datetime | None
     paused_dag: str | None = None
 
@@ -81,6 +84,20 @@ def owners_of(connection: Connection, kind: str) -> list[str]:
     return list(connection.execute(select(_table.c.owner).where(_table.c.kind == kind)).scalars())
 
 
+def starting(stream: Stream, lease: Lease | None, at: datetime) -> bool:
+    """Return whether the driver that was started last lives, or may live, without having taken its lease yet.
+
+    One on another host cannot be seen. It may be starting for `START`; it has ended before that when the lease
+    was given back since.
+    """
+    if stream.launched is None or stream.launched_at is None:
+        return False
+    if leases.here(stream.launched) is not None:
+        return leases.lives(stream.launched)
+    given_back = lease is not None and lease.holder is None and lease.renewed_at >= stream.launched_at
+    return not given_back and at - stream.launched_at < START
+
+
 def wish(connection: Connection, owner: str, kind: str, wanted: str) -> None:
     """Wish that a stream runs or drains; a wish to run lifts a quarantine.
 
@@ -107,7 +124,7 @@ def count_start(connection: Connection, owner: str) -> int:
     return found.starts + 1
 
 
-def set_launched(connection: Connection, owner: str, launched: dict[str, int] | None) -> None:
+def set_launched(connection: Connection, owner: str, launched: dict[str, Any] | None) -> None:
     """Record the spark-submit that was started, or that its end has been seen."""
     values = {"launched": launched, "launched_at": None if launched is None else now()}
     connection.execute(update(_table).where(_table.c.owner == owner).values(**values))

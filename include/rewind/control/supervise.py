@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
 from rewind.control import bundle, generations, leases, processes, streams, submit
 from rewind.control.bundle import Bundle
 from rewind.control.database import now, transaction
-from rewind.control.leases import Process
+from rewind.control.leases import Holder, Lease, Process
 from rewind.control.streams import Stream
 from rewind.core import causes, names
 from rewind.core.crash import side_effect
@@ -75,7 +77,7 @@ class Ended:
         text: The end of that.
     """
 
-    launched: dict[str, int] | None
+    launched: dict[str, Any] | None
     output: str
     text: str
 
@@ -132,7 +134,7 @@ def launch(settings: Settings, owner: str, kind: str, number: int) -> Process:
     process = leases.process_of(started.pid) or Process(started.pid, 0)
     try:
         with transaction(settings.registry_url) as connection:
-            streams.set_launched(connection, owner, asdict(process))
+            streams.set_launched(connection, owner, leases.placed(process))
     except BaseException:
         # Nobody would know of it, and a second one would be started beside it.
         os.killpg(started.pid, signal.SIGKILL)
@@ -194,7 +196,9 @@ def stop_all(settings: Settings, timeout: float = 40) -> None:
         held = {s.owner: lease.holder for s in owners if (lease := leases.read(connection, s.owner)) and lease.holder}
     living = {owner: holder for owner, holder in held.items() if holder.processes and leases.alive(holder)}
     # A supervisor that stands in for a driver it is about to start is not ours to end.
-    launched = {s.owner: p for s in owners if s.launched and (p := Process(**s.launched)) != _this_process()}
+    launched = {
+        s.owner: p for s in owners if s.launched and (p := leases.here(s.launched)) not in (None, _this_process())
+    }
     # The Python driver ends after its batch, and its JVM and spark-submit with it; one that has not yet taken
     # its lease has no batch to finish.
     drivers = [holder.processes[0] for holder in living.values()]
@@ -206,7 +210,8 @@ def stop_all(settings: Settings, timeout: float = 40) -> None:
         processes.gone(everything, 10)
     with transaction(settings.registry_url) as connection:
         for stream in owners:
-            streams.set_launched(connection, stream.owner, None)
+            if stream.launched is not None and leases.here(stream.launched) is not None:
+                streams.set_launched(connection, stream.owner, None)
 
 
 def end(settings: Settings, owner: str, timeout: float = 90) -> None:
@@ -221,7 +226,7 @@ def end(settings: Settings, owner: str, timeout: float = 90) -> None:
             stream = streams.read(connection, owner)
             lease = leases.read(connection, owner)
         held = lease is not None and lease.holder is not None and leases.alive(lease.holder)
-        if not held and (stream is None or not _launched_lives(stream)):
+        if not held and (stream is None or not streams.starting(stream, lease, now())):
             return
         if time.monotonic() > deadline:
             raise RetryError(f"{owner}: its driver does not end within {timeout:.0f} s: {lease}")
@@ -233,8 +238,8 @@ def _living(connection: Connection, stream: Stream) -> Sighting | None:
     lease = leases.read(connection, stream.owner)
     holder = lease.holder if lease is not None else None
     if lease is not None and holder is not None and leases.alive(holder):
-        return _attached(connection, stream, f"pid {holder.processes[0].pid}, token {lease.token}")
-    if _launched_lives(stream):
+        return _attached(connection, stream, _told(lease, holder))
+    if streams.starting(stream, lease, now()):
         return Sighting(STARTING, f"{stream.owner}: driver {stream.launched} is starting")
     return None
 
@@ -249,7 +254,7 @@ def _begun(connection: Connection, stream: Stream, ended: Ended | None) -> Sight
         return blocked
     number = streams.count_start(connection, stream.owner)
     # Until the driver's own process is known, this one stands for it: a second supervisor must wait.
-    streams.set_launched(connection, stream.owner, asdict(_this_process()))
+    streams.set_launched(connection, stream.owner, leases.placed(_this_process()))
     return number
 
 
@@ -275,11 +280,16 @@ def _this_process() -> Process:
     return found
 
 
-def _launched_lives(stream: Stream) -> bool:
-    if stream.launched is None:
-        return False
-    process = Process(**stream.launched)
-    return leases.process_of(process.pid) == process
+def _told(lease: Lease, holder: Holder) -> str:
+    """Return who holds a lease, and of one on another host whether it has been silent for long."""
+    who = f"pid {holder.processes[0].pid}, token {lease.token}"
+    if holder.host == socket.gethostname():
+        return who
+    silence = leases.silent(lease, now())
+    if silence is None:
+        return f"{who}, on {holder.host}"
+    cure = f"if it is gone for good: python -m rewind declare-dead {lease.owner} --token {lease.token} --reason ..."
+    return f"{who}, on {holder.host}, of which nothing was heard for {silence.total_seconds():.0f} s; {cure}"
 
 
 def _blocked(stream: Stream) -> Sighting | None:

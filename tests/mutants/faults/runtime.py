@@ -77,8 +77,20 @@ FAULTS = (
     Fault("death-without-a-reason", GUARD, "deaths.declare", "if not reason.strip():", "if False:"),
     Fault("token-stays-after-a-death", EFFECT, "deaths._record", "token=lost.token + 1", "token=lost.token"),
     Fault(
-        "second-driver-beside-a-starting-one", GUARD, "supervise._living", "if _launched_lives(stream):", "if False:"
+        "second-driver-beside-a-starting-one",
+        GUARD,
+        "supervise._living",
+        "if streams.starting(stream, lease, now()):",
+        "if False:",
     ),
+    Fault(
+        "start-on-another-host-passed-over",
+        GUARD,
+        "streams.starting",
+        "return not given_back and at - stream.launched_at < START",
+        "return False",
+    ),
+    Fault("silent-host-for-a-living-one", GUARD, "leases.silent", " or at - lease.renewed_at <= SILENCE", " or True"),
     Fault(
         "last-words-of-another-driver",
         COMPARISON,

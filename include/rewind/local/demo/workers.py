@@ -63,9 +63,7 @@ def _driver(settings: Settings, stream: Stream, lease: Lease | None) -> Watched:
     if holder is not None and leases.alive(holder):
         pids = tuple(process.pid for process in holder.processes)
     else:
-        launched = None if stream.launched is None else leases.Process(**stream.launched)
-        lives = launched is not None and leases.process_of(launched.pid) == launched
-        pids = (launched.pid,) if launched is not None and lives else ()
+        pids = (stream.launched["pid"],) if stream.launched and leases.lives(stream.launched) else ()
     return Watched(f"driver of {stream.owner}", pids, _newest(settings.home / "logs" / "streams" / stream.owner, "*"))
 
 
