@@ -35,7 +35,7 @@ from kafka.admin import (
 from rewind.local import broker, ports
 
 USER, PASSWORD, KEY_PASSWORD = "ann,=", 'p"w\\d; x="1', "key pass"
-CLIENT, CLIENT_SECRET = "rewind", 's"ecret\\'
+CLIENT, CLIENT_SECRET = "rewind", 'hush"1\\'
 LISTENERS = ("SCRAM", "MUTUAL", "OAUTH", "PLAIN")
 USERS = {"SCRAM": USER, "PLAIN": "bob", "MUTUAL": "ann", "OAUTH": CLIENT}
 """The user of each listener."""

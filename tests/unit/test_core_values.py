@@ -238,6 +238,13 @@ def test_a_missing_variable_is_named_with_its_cure(key, value):
     assert "make up" in raised.value.cure
 
 
+@pytest.mark.parametrize("place", ["s3a://bucket/data", "file:///data", "hdfs://name/data"])
+@pytest.mark.parametrize("key", ["REWIND_HOME", "REWIND_DATA", "REWIND_PIPELINES", "REWIND_JOBS", "REWIND_JARS"])
+def test_f23_a_folder_with_a_scheme_is_refused(key, place):
+    with pytest.raises(RefusedError, match=f"^{key}: {place} is no folder. Name a folder that all hosts have"):
+        from_environment({**LEAST, key: place})
+
+
 def test_settings_come_back_from_the_environment_they_give():
     chosen = {
         "REWIND_DATA": "/data",

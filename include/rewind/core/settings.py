@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rewind.core.errors import RefusedError
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 ENVIRONMENT_KEYS = (
     "REWIND_HOME",
     "REWIND_DATA",
@@ -96,20 +98,20 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     """Return the settings that the variables describe.
 
     Raises:
-        RefusedError: `REWIND_HOME` or `REWIND_KAFKA_BOOTSTRAP` is not set.
+        RefusedError: `REWIND_HOME` or `REWIND_KAFKA_BOOTSTRAP` is not set, or a folder is no folder of a host.
     """
-    home = Path(_required(environment, "REWIND_HOME")).resolve()
+    home = _folder(environment, "REWIND_HOME", Path(_required(environment, "REWIND_HOME")))
     project = home.parent
     options_file, token_file = environment.get("REWIND_KAFKA_OPTIONS_FILE"), environment.get("REWIND_READ_TOKEN_FILE")
     return Settings(
         home=home,
-        data=Path(environment.get("REWIND_DATA") or home / "data").resolve(),
+        data=_folder(environment, "REWIND_DATA", home / "data"),
         registry_url=environment.get("REWIND_REGISTRY_URL") or f"sqlite:///{home}/registry.db",
         bootstrap=_required(environment, "REWIND_KAFKA_BOOTSTRAP"),
         kafka_options_file=Path(options_file) if options_file else None,
-        pipelines=Path(environment.get("REWIND_PIPELINES") or project / "include" / "pipelines").resolve(),
-        jobs=Path(environment.get("REWIND_JOBS") or project / "jobs").resolve(),
-        jars=Path(environment.get("REWIND_JARS") or home / "jars").resolve(),
+        pipelines=_folder(environment, "REWIND_PIPELINES", project / "include" / "pipelines"),
+        jobs=_folder(environment, "REWIND_JOBS", project / "jobs"),
+        jars=_folder(environment, "REWIND_JARS", home / "jars"),
         spark_master=environment.get("REWIND_SPARK_MASTER") or "local[2]",
         driver_memory=environment.get("REWIND_DRIVER_MEMORY") or "1g",
         read_token_file=Path(token_file) if token_file else None,
@@ -122,6 +124,15 @@ def pipelines_folder(environment: Mapping[str, str], checkout: Path) -> Path:
         return from_environment(environment).pipelines
     except RefusedError:
         return Path(environment.get("REWIND_PIPELINES") or checkout / "include" / "pipelines")
+
+
+def _folder(environment: Mapping[str, str], key: str, usual: Path) -> Path:
+    text = environment.get(key)
+    if text and _SCHEME.match(text):
+        # As a path it would be a folder of that name beside whatever runs.
+        cure = "Name a folder that all hosts have at the same place; one of an object store is mounted first"
+        raise RefusedError(key, f"{text} is no folder", cure)
+    return (Path(text) if text else usual).resolve()
 
 
 def _required(environment: Mapping[str, str], key: str) -> str:

@@ -82,13 +82,13 @@ def positions(spark: SparkSession, settings: Settings, topic: Topic, start: str)
         again = checkpoint.uncommitted(spark, name)
         if total(again):
             log.warning("%s ended within a batch: possibly repeated are %s", name, all_told(again))
-        return _whole(_committed(spark, Path(name)), topic, f"checkpoint {name!r}")
+        return _whole(_committed(spark, name), topic, f"checkpoint {name!r}")
     raise RefusedError("from", f"{start!r} is no start", f"Write {asked.ORIGIN_FORMS}")
 
 
-def _committed(spark: SparkSession, place: Path) -> Vector:
-    last = checkpoint.last_committed(spark, str(place))
-    return {} if last is None else checkpoint.end_offsets(spark, str(place), last) or {}
+def _committed(spark: SparkSession, place: str) -> Vector:
+    last = checkpoint.last_committed(spark, place)
+    return {} if last is None else checkpoint.end_offsets(spark, place, last) or {}
 
 
 def _whole(found: Vector, topic: Topic, what: str) -> Vector:
