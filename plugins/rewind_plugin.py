@@ -34,7 +34,7 @@ def _access() -> Access:
         from airflow.models.dag import DagModel
     except ImportError:
         logging.getLogger(__name__).exception("the page of Rewind is closed")
-        return Access(_closed, lambda _person, _dag_ids: (), lambda _person, _dag_id: False)
+        return Access(_closed, lambda _person, _dag_ids: (), lambda _person, _dag_id: False, lambda _person: "")
 
     def person(user: GetUserDep) -> Any:
         return user
@@ -51,7 +51,7 @@ def _access() -> Access:
     def may_run(user: Any, dag_id: str) -> bool:
         return bool(may(user, "POST", [dag_id], DagAccessEntity.RUN))
 
-    return Access(person, lambda user, dag_ids: may(user, "GET", dag_ids), may_run)
+    return Access(person, lambda user, dag_ids: may(user, "GET", dag_ids), may_run, lambda user: str(user.get_name()))
 
 
 def _airflow() -> Any:

@@ -9,14 +9,14 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context, Param
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from rewind.control import evidence as evidence_of
-from rewind.control import rewinds, verdicts
+from rewind.control import four_eyes, rewinds, verdicts
 from rewind.control.database import transaction
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import comparing, lifecycle, sharing
-from rewind.core.errors import RetryError
+from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import to_spark_json
 from rewind.core.plan import Plan
 from rewind_airflow import links, notify, run, steps
@@ -58,10 +58,11 @@ class Approve(ApprovalOperator):
             verdict = verdicts.newest(connection, rewind_id)
             given = verdicts.approval(connection, rewind_id)
             steps.begin_once(connection, rewind_id, STEP)
+            two = four_eyes.needed(connection, plan)
         if verdict is None:
             raise AirflowFailException(f"rewind {rewind_id} has no verdict: run validate first")
         self.log.info("verdict of attempt %s: %s %s", verdict.attempt, verdict.verdict, verdict.reason)
-        if given is None and plan.request.auto_approve and verdict.verdict == lifecycle.PASS:
+        if given is None and plan.request.auto_approve and not two and verdict.verdict == lifecycle.PASS:
             given = Approval(verdict.attempt, "approve", "auto", "a pass needs no person")
         if given is not None:
             return self._answer(rewind_id, given.answer, given.person, given.reason)
@@ -79,6 +80,8 @@ class Approve(ApprovalOperator):
             _end(rewind_id, "failed", {"answer": event["error_type"]})
             raise AirflowFailException(f"rewind {rewind_id} had no answer within {WAIT}")
         given = "approve" if event["chosen_options"] == [self.APPROVE] else "reject"
+        if given == "approve":
+            _refuse_asker(rewind_id, person(event))
         return self._answer(rewind_id, given, person(event), (event["params_input"] or {}).get("reason") or "")
 
     def _prepare_form(self, verdict: Verdict) -> None:
@@ -112,6 +115,16 @@ class Approve(ApprovalOperator):
         except (OSError, RetryError) as problem:
             # The answer counts as it is recorded; a folder that this worker does not see must not fail it.
             self.log.warning("the evidence page does not tell the answer: %s", problem)
+
+
+def _refuse_asker(rewind_id: str, who: str) -> None:
+    """Ask again when a second person is needed: an answer of the first one decides nothing."""
+    with reactions(), transaction(run.settings().registry_url) as connection:
+        plan = rewinds.read_active(connection, rewind_id)[1]
+        try:
+            four_eyes.refuse_asker(connection, rewind_id, plan, who)
+        except RefusedError as refused:
+            raise AirflowException(str(refused)) from refused
 
 
 def person(event: Mapping[str, Any]) -> str:

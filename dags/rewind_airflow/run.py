@@ -31,6 +31,11 @@ def rewind_id(context: Context) -> str:
     return found
 
 
+def person(context: Context) -> str:
+    """Return who asked for this run, by the name that Airflow has of them; empty when no person did."""
+    return str(getattr(context["dag_run"], "triggering_user_name", None) or "")
+
+
 def given(context: Context) -> dict[str, Any]:
     """Return the parameters of a run: its conf over what its DAG declares.
 

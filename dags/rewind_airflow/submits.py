@@ -175,7 +175,8 @@ class PlanSubmit(RewindSubmit):
         rewind_id, asked = run.rewind_id(context), run.asked(context, requests.PARAMETERS)
         requests.parse(self.pipeline, asked)
         with transaction(settings.registry_url) as connection:
-            plannings.ask(connection, rewind_id, self.pipeline, asked["reason"] or "", dry_run=asked["dry_run"])
+            kind = {"dry_run": asked["dry_run"], "person": run.person(context)}
+            plannings.ask(connection, rewind_id, self.pipeline, asked["reason"] or "", **kind)
         arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
         return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
 

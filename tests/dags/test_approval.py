@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.exceptions import TaskAwaitingInput as Parked
 from rewind_airflow import approval
 from rewind_airflow.approval import Approve
+from sqlalchemy import update
 
-from rewind.control import rewinds, verdicts
+from rewind.control import generations, plannings, rewinds, schema, verdicts
 from rewind.control.database import transaction
 
 
@@ -117,6 +118,50 @@ def test_what_cannot_be_approved_fails_with_the_reason(
     assert given is None
     assert step.state == "failed"
     assert text in step.evidence["refused"]
+
+
+@pytest.fixture
+def two_needed(opened, installation, rewind_id, judged):
+    """A rewind that ada asked for, which passed, of a pipeline that asks for a second person."""
+
+    def make(**asked):
+        with transaction(installation.registry_url) as connection:
+            plannings.ask(connection, rewind_id, "visits", "", dry_run=False, person="ada")
+        opened(**asked)
+        with transaction(installation.registry_url) as connection:
+            live = generations.read(connection, "visits-g1").frozen
+            changed = {**live, "config": {**live["config"], "four_eyes": True}}
+            connection.execute(update(schema.generations).values(frozen=changed))
+        judged("pass")
+
+    return make
+
+
+def test_who_asked_is_asked_again_where_two_are_needed(gate, context, two_needed, recorded):
+    two_needed()
+    for user in ("ada", None):
+        park(gate, context)
+        with pytest.raises(AirflowException, match=r"approval.four_eyes: (ada asked for rw-|nobody knows)") as again:
+            gate.execute_complete(context, event("Approve", "", user))
+        assert not isinstance(again.value, AirflowFailException), "it is asked again"
+        assert recorded()[0] is None
+    park(gate, context)
+    gate.execute_complete(context, event("Approve", "", "bob"))
+    assert (recorded()[0].answer, recorded()[0].person) == ("approve", "bob")
+
+
+def test_who_asked_may_reject(gate, context, two_needed, recorded):
+    two_needed()
+    park(gate, context)
+    with pytest.raises(AirflowFailException, match="was rejected by ada"):
+        gate.execute_complete(context, event("Reject"))
+    assert recorded()[0].answer == "reject"
+
+
+def test_no_pass_goes_by_itself_where_two_are_needed(gate, context, two_needed, recorded):
+    two_needed(auto_approve=True)
+    park(gate, context)
+    assert recorded()[0] is None
 
 
 def test_a_rejection_fails_so_that_nothing_below_runs(gate, context, opened, judged, recorded):

@@ -82,11 +82,13 @@ def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
 ):
     submits = spark_submit(mark=f"{rewind_id} plan")
     form_filled["params"] |= {"reason": "wrong day"}
+    form_filled["dag_run"].triggering_user_name = "ada"
     plan = PlanSubmit(task_id="plan", pipeline="visits")
     plan.errand(form_filled, installation)
     with transaction(installation.registry_url) as connection:
         (known,) = plannings.being_made(connection, "visits")
         assert (known.id, known.reason, known.dry_run) == (rewind_id, "wrong day", True)
+        assert rewinds.asked_by(connection, rewind_id) == "ada"
     form_filled["params"] = {"rewind_id": rewind_id}
     with pytest.raises(AirflowSkipException, match=f"rewind {rewind_id} was being planned"):
         AbortSubmit(task_id="abort", job="abort", pipeline="visits").errand(form_filled, installation)

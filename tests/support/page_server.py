@@ -57,7 +57,7 @@ def airflow_stub(site: Site) -> FastAPI:
 
 def page_app(settings: Settings, site: Site) -> FastAPI:
     state = State(lambda: settings, lambda _: Ends())
-    access = Access(lambda: "ada", lambda _person, dag_ids: dag_ids, lambda _person, _dag_id: site.acting)
+    access = Access(lambda: "ada", lambda _person, dag_ids: dag_ids, lambda _person, _dag_id: site.acting, str)
     stub = airflow_stub(site)
     app = FastAPI()
     app.mount("/rewind", build(state, access, AirflowPort(lambda: stub)))

@@ -285,6 +285,7 @@ output: {topic: out, key: [a]}
 session_time_zone: Europe/Paris
 several_rows: true
 functions: [cleaned]
+approval: {four_eyes: true}
 stream: {trigger: PT1M30S, max_offsets: 7}
 backfill: {chunk_records: 8}
 gates: {lag_records: 9}
@@ -320,6 +321,7 @@ def test_everything_that_can_be_declared(declare):
         output_key=("a",),
         session_time_zone="Europe/Paris",
         several_rows=True,
+        four_eyes=True,
         functions=("cleaned",),
         trigger_seconds=90.0,
         max_offsets=7,

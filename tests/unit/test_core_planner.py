@@ -236,6 +236,13 @@ def test_nothing_that_differs(start):
     assert (error.field, error.problem) == ("same_code", "nothing differs from visits_converter-g1")
 
 
+def test_no_pass_by_itself_where_the_pipeline_asks_for_a_second_person():
+    error = refusal(request(auto_approve=True), pipeline=replace(PIPELINE, four_eyes=True))
+    assert (error.field, error.cure) == ("auto_approve", "Leave it out, and let another person approve")
+    assert planned(request(), pipeline=replace(PIPELINE, four_eyes=True)).config["four_eyes"] is True
+    assert planned(request(auto_approve=True)).request.auto_approve
+
+
 # --- case C04: the topic was deleted and made anew under a live checkpoint
 
 

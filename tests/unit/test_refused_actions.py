@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from fastapi import HTTPException
+from sqlalchemy import update
 
-from rewind.control import generations, publications, rewinds, streams
+from rewind.control import four_eyes, generations, plannings, publications, rewinds, schema, streams
 from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
@@ -91,8 +93,9 @@ def test_what_the_page_does_not_offer_or_lacks_its_reason_reaches_nobody(monkeyp
         return dag_id
 
     monkeypatch.setattr(offers, "offers", lambda *_: [Offer(offers.APPROVE, "Approve", "", offers.NEEDED)])
+    monkeypatch.setattr(actions, "_refuse_asker", lambda _: None)
     pipeline, rewind = SimpleNamespace(name="visits_converter"), SimpleNamespace(id="rw-1")
-    wanted = Act(None, None, SimpleNamespace(answer=answer), pipeline, rewind, reason, None)
+    wanted = Act(None, None, SimpleNamespace(answer=answer), pipeline, rewind, "ada", reason, None)
     if not problem:
         assert asyncio.run(actions.act(action, wanted)) == "answered Approve to run rewind_visits_converter"
         assert asked == [("Approve", "why")]
@@ -100,6 +103,56 @@ def test_what_the_page_does_not_offer_or_lacks_its_reason_reaches_nobody(monkeyp
     with pytest.raises(RefusedError, match=problem):
         asyncio.run(actions.act(action, wanted))
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("live_says", "plan_says", "person", "refused"),
+    [
+        (False, False, "ada", ""),
+        (False, True, "bob", ""),
+        (False, True, "ada", "approval.four_eyes: ada asked for rw-1. Let another person approve it"),
+        (True, False, "ada", "approval.four_eyes: ada asked for rw-1"),
+        (True, True, "", "approval.four_eyes: nobody knows who answered"),
+        (False, False, "", ""),
+    ],
+)
+def test_who_asked_does_not_approve_where_two_are_needed(settings, live_says, plan_says, person, refused):
+    with transaction(settings.registry_url) as connection:
+        plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person="ada")
+        # Who asked first is kept.
+        plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person="bob")
+        frozen = {**generations.read(connection, OLD).frozen}
+        frozen["config"] = {**frozen["config"], "four_eyes": live_says}
+        connection.execute(update(schema.generations).values(frozen=frozen))
+        made = replace(plan(), config={**plan().config, "four_eyes": plan_says})
+        if not refused:
+            four_eyes.refuse_asker(connection, "rw-1", made, person)
+            return
+        with pytest.raises(RefusedError, match=refused):
+            four_eyes.refuse_asker(connection, "rw-1", made, person)
+
+
+def test_the_page_lets_nobody_approve_their_own_where_two_are_needed(settings, monkeypatch):
+    made = replace(plan(), config={**plan().config, "four_eyes": True})
+    with transaction(settings.registry_url) as connection:
+        plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person="ada")
+    monkeypatch.setattr(
+        offers, "offers", lambda *_: [Offer(offers.APPROVE, "", "", ""), Offer(offers.REJECT, "", "", "")]
+    )
+
+    async def answer(_request, _dag_id, _rewind_id, chosen, _why):
+        return chosen
+
+    rewind = SimpleNamespace(id="rw-1", plan=made)
+    airflow, pipeline = SimpleNamespace(answer=answer), SimpleNamespace(name="visits_converter")
+
+    def act(action, person):
+        return asyncio.run(actions.act(action, Act(None, settings, airflow, pipeline, rewind, person, "", None)))
+
+    with pytest.raises(RefusedError, match="ada asked for rw-1"):
+        act(offers.APPROVE, "ada")
+    assert act(offers.REJECT, "ada") == "answered Reject to run Reject"
+    assert act(offers.APPROVE, "bob") == "answered Approve to run Approve"
 
 
 @pytest.mark.parametrize(

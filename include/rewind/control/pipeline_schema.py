@@ -111,6 +111,11 @@ SCHEMA: dict[str, Any] = {
             "additionalProperties": False,
             "properties": {"lag_records": _COUNT, "late_share": _SHARE, "null_share": _SHARE},
         },
+        "approval": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"four_eyes": {"type": "boolean"}},
+        },
         "nightly": {
             "type": "object",
             "additionalProperties": False,

@@ -122,6 +122,7 @@ def parse(name: str, body: Any) -> Pipeline:
         lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
         late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
         null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
+        four_eyes=body.get("approval", {}).get("four_eyes", False),
         **_nightly(body),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
         rules=_rules(body.get("compare", {}), output.get("key", ())),

@@ -46,14 +46,24 @@ class Planning:
         return f"{kind}, since {self.asked_at:%Y-%m-%d %H:%M:%S}Z{f'  ({self.reason})' if self.reason else ''}"
 
 
-def ask(connection: Connection, rewind_id: str, pipeline: str, reason: str, *, dry_run: bool) -> None:
+def ask(connection: Connection, rewind_id: str, pipeline: str, reason: str, *, dry_run: bool, person: str = "") -> None:
     """Record that a rewind is asked for; again, after its plan failed, it is being planned once more.
+
+    Args:
+        connection: To the registry.
+        rewind_id: Its id.
+        pipeline: The pipeline.
+        reason: Why.
+        dry_run: Whether it ends with its plan.
+        person: Who asks; whoever asked first is kept.
 
     Raises:
         RefusedError: It was aborted.
     """
     refuse_aborted(connection, rewind_id)
-    rewinds.fix(connection, rewind_id, ASKED, {"pipeline": pipeline, "reason": reason, "dry_run": dry_run})
+    rewinds.fix(
+        connection, rewind_id, ASKED, {"pipeline": pipeline, "reason": reason, "dry_run": dry_run, "person": person}
+    )
     connection.execute(delete(_facts).where((_facts.c.rewind_id == rewind_id) & (_facts.c.name == OVER)))
 
 

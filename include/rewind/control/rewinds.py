@@ -249,6 +249,12 @@ def fact(connection: Connection, rewind_id: str, name: str) -> Any:
     return connection.execute(select(table.c.value).where(where)).scalar_one_or_none()
 
 
+def asked_by(connection: Connection, rewind_id: str) -> str:
+    """Return who asked for a rewind, by the name that Airflow has of them; empty where it is not known."""
+    asked = fact(connection, rewind_id, ASKED)
+    return str(asked.get("person", "")) if isinstance(asked, dict) else ""
+
+
 def fact_at(connection: Connection, rewind_id: str, name: str) -> datetime | None:
     """Return when a value was fixed, or None."""
     table = schema.facts

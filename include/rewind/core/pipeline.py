@@ -124,6 +124,7 @@ class Pipeline:
         expected: Columns expected to change.
         rules: Columns whose values may be equal without being the same, each once.
         row_rules: Rows expected to come, to go, or to move into or out of the dead letters; the first one met counts.
+        four_eyes: Whether a rewind is approved by another person than the one who asked for it.
         nightly_partitions: Source partitions that a nightly replay takes; none for all.
         nightly_share: Share of the keys that it takes.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
@@ -161,6 +162,7 @@ class Pipeline:
     expected: tuple[ExpectedChange, ...] = ()
     rules: tuple[ColumnRule, ...] = ()
     row_rules: tuple[RowRule, ...] = ()
+    four_eyes: bool = False
     nightly_partitions: tuple[int, ...] = ()
     nightly_share: float = 1.0
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -93,6 +93,7 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     candidate = Version(pipeline.frozen(), code.state, code.files)
     found = differences(_version(live, code), candidate)
     _refuse_same(request, kind, found, live)
+    _refuse_alone(request, pipeline, live)
     _refuse_other_kind(pipeline, live)
     there = {*world.broker.topics(), *world.tables}
     sharing.refuse(kind, request.repair_into, pipeline, live, code.output_schema, there)
@@ -251,6 +252,12 @@ def _refuse_same(request: Request, kind: str, found: list[Difference], live: Gen
     if not found and not request.same_code and kind != REPAIR:
         cure = "Change the pipeline first, or set same_code to rewind with the code of live"
         raise RefusedError("same_code", f"nothing differs from {live.job_id}", cure)
+
+
+def _refuse_alone(request: Request, pipeline: Pipeline, live: Generation) -> None:
+    if request.auto_approve and (pipeline.four_eyes or thaw(live.frozen["config"]).four_eyes):
+        problem = "approval.four_eyes asks for a second person"
+        raise RefusedError("auto_approve", problem, "Leave it out, and let another person approve")
 
 
 def _refuse_other_kind(pipeline: Pipeline, live: Generation) -> None:

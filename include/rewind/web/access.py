@@ -22,14 +22,16 @@ class Access:
         person: FastAPI dependency of every route: returns who asks, or answers 401 or 403.
         may_read: Which of some DAGs a person may read.
         may_run: Whether a person may run a DAG.
+        name: By which name Airflow knows a person, as it says who asked for a run and who answered.
     """
 
     person: Callable[..., Any]
     may_read: Callable[[Any, Collection[str]], Collection[str]]
     may_run: Callable[[Any, str], bool]
+    name: Callable[[Any], str]
 
 
-READS_ALL = Access(lambda: None, lambda _, dag_ids: dag_ids, lambda *_: False)
+READS_ALL = Access(lambda: None, lambda _, dag_ids: dag_ids, lambda *_: False, lambda _: "")
 """Of a program that bears the read-only token: it stands for the installation, not for a person."""
 
 
@@ -75,6 +77,11 @@ class Viewer:
     def may_run(self, dag_id: str) -> bool:
         """Return whether they may run a DAG."""
         return self._access.may_run(self._person, dag_id)
+
+    @property
+    def name(self) -> str:
+        """By which name Airflow knows them."""
+        return self._access.name(self._person)
 
     def part(self, found: Status) -> Status:
         """Return what they see of a state: the same value when that is all of it."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from fastapi import Request
 
-from rewind.control import requests, steering
+from rewind.control import four_eyes, requests, steering
 from rewind.control.requests import Form
+from rewind.control.snapshot import snapshot
 from rewind.control.status import PipelineView
 from rewind.control.status_rewinds import RewindView
 from rewind.core.errors import RefusedError
@@ -18,6 +19,8 @@ from rewind.core.settings import Settings
 from rewind.web import offers
 from rewind.web.airflow_port import AirflowPort
 
+APPROVED = "Approve"
+"""The answer of Airflow's question that lets a rewind go on."""
 _REASON: Form = {"reason": requests.OPTIONAL_TEXT}
 FORMS: Mapping[str, Form] = {
     offers.APPROVE: _REASON,
@@ -42,6 +45,7 @@ class Act:
         airflow: Airflow.
         pipeline: The pipeline.
         rewind: The rewind.
+        person: Who asks, by the name that Airflow has of them.
         reason: Why.
         rate: Records a second; None lifts the limit.
     """
@@ -51,6 +55,7 @@ class Act:
     airflow: AirflowPort
     pipeline: PipelineView
     rewind: RewindView
+    person: str
     reason: str
     rate: int | None
 
@@ -73,11 +78,18 @@ async def act(action: str, asked: Act) -> str:
 
 def _answer(chosen: str) -> Callable[[Act], Awaitable[str]]:
     async def answer(asked: Act) -> str:
+        if chosen == APPROVED:
+            await asyncio.to_thread(_refuse_asker, asked)
         dag_id = offers.dag_of(offers.APPROVE, asked.pipeline.name)
         run = await asked.airflow.answer(asked.request, dag_id, asked.rewind.id, chosen, asked.reason)
         return f"answered {chosen} to run {run}"
 
     return answer
+
+
+def _refuse_asker(asked: Act) -> None:
+    with snapshot(asked.settings.registry_url) as connection:
+        four_eyes.refuse_asker(connection, asked.rewind.id, asked.rewind.plan, asked.person)
 
 
 async def _abort(asked: Act) -> str:
@@ -122,7 +134,7 @@ async def _finish(asked: Act) -> str:
 
 
 _ACTS: Mapping[str, Callable[[Act], Awaitable[str]]] = {
-    offers.APPROVE: _answer("Approve"),
+    offers.APPROVE: _answer(APPROVED),
     offers.REJECT: _answer("Reject"),
     offers.PAUSE: _pause,
     offers.RESUME: _resume,

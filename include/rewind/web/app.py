@@ -166,7 +166,8 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
             given = requests.checked(asked, FORMS[action], action)
         except RefusedError as refused:
             raise HTTPException(422, str(refused)) from refused
-        wanted = Act(request, settings, airflow, pipeline, rewind, given.get("reason") or "", given.get("rate"))
+        reason, rate = given.get("reason") or "", given.get("rate")
+        wanted = Act(request, settings, airflow, pipeline, rewind, viewer.name, reason, rate)
         try:
             done = await act(action, wanted)
         except RefusedError as refused:

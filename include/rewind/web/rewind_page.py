@@ -48,6 +48,7 @@ def rewind_page(settings: Settings, found: Status, rewind_id: str) -> dict[str, 
     pipeline, rewind = seen(settings, found, rewind_id)
     with snapshot(settings.registry_url) as connection:
         race = _race(connection, rewind)
+        asked_by = rewinds.asked_by(connection, rewind_id)
     jobs = {job.job_id: job for job in pipeline.jobs}
     body = {
         "at": found.at,
@@ -55,7 +56,7 @@ def rewind_page(settings: Settings, found: Status, rewind_id: str) -> dict[str, 
         "pipeline": pipeline.name,
         "live": pipeline.live,
         "epoch": pipeline.epoch,
-        "rewind": _head(rewind),
+        "rewind": {**_head(rewind), "asked_by": asked_by},
         "plan": plan.explain(rewind.plan),
         "steps": rewind.steps,
         "backfill": rewind.backfill,

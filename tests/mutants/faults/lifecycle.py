@@ -41,6 +41,27 @@ ABORTED_PLANNED = Fault(
     "if False and ",
 )
 FAULTS = (
+    Fault(
+        "asker-approves",
+        GUARD,
+        "four_eyes.refuse_asker",
+        'if needed(connection, plan) and person in ("", asker):',
+        "if False:",
+    ),
+    Fault(
+        "rule-taken-away-by-the-new-version",
+        GUARD,
+        "four_eyes.needed",
+        '[plan.config, live.frozen["config"]]',
+        "[plan.config]",
+    ),
+    Fault(
+        "pass-by-itself-though-two-are-needed",
+        GUARD,
+        "planner._refuse_alone",
+        "if request.auto_approve and",
+        "if False and",
+    ),
     TWO_ACTIVE,
     ABORTED_PLANNED,
     UNANSWERED,

@@ -34,6 +34,7 @@ function head({ rewind, pipeline, live, epoch }, judged) {
     ["Live now", live ? `${live}, epoch ${epoch}` : "nothing"],
     judged && ["Verdict", badge(judged.verdict), ` ${judged.verdict === "none" ? judged.reason : Object.entries(judged.counts).filter(([, rows]) => Number(rows)).map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}`],
     ["Since", instant(rewind.created_at)], rewind.ended_at && ["Ended", instant(rewind.ended_at)],
+    rewind.asked_by && ["Asked by", rewind.asked_by],
     rewind.reason && ["Reason", rewind.reason],
     ["Plan", h("code", {}, rewind.plan_id)], ["In Airflow", airflow(`dags/rewind_${pipeline}`, `rewind_${pipeline}`)],
   );
