@@ -37,11 +37,23 @@ RETRIABLE = (
     "RetriableCommitFailed",
 )
 """Errors of Kafka that end by themselves once its brokers are well."""
+GUARDED = ("Topic", "Group", "Cluster", "TransactionalId")
+"""What Kafka guards by rights."""
 KINDS = (
     Kind(
         ("No space left on device", "database or disk is full"),
         RetryError,
         "a disk is full: free some of it, then run this again",
+    ),
+    Kind(
+        tuple(f"org.apache.kafka.common.errors.{name}AuthorizationException" for name in GUARDED),
+        QuarantineError,
+        "the broker denies this user a right: grant it (docs/secure.md), then run this again",
+    ),
+    Kind(
+        tuple(f"org.apache.kafka.common.errors.{name}AuthenticationException" for name in ("Sasl", "Ssl")),
+        QuarantineError,
+        "the broker refuses the login: mend REWIND_KAFKA_OPTIONS_FILE (docs/secure.md), then run this again",
     ),
     Kind(
         (
