@@ -103,7 +103,8 @@ def with_event_log(folder: Path) -> Path:
     """Return a folder of Spark's configuration that has each application write its events below a folder."""
     for name in ("conf", "events"):
         (folder / name).mkdir()
-    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file:{folder}/events"}
+    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
+    settings["spark.eventLog.dir"] = f"file:{folder}/events"
     text = "".join(f"{name} {value}\n" for name, value in settings.items())
     (folder / "conf" / "spark-defaults.conf").write_text(text)
     return folder / "conf"
