@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,12 +92,14 @@ class Viewer:
             return found
         shown = tuple(view for view in found.pipelines if view.name in seen)
         topics = {view.source_topic for view in shown}
-        untold = {name for view in hidden for name in (view.name, view.source_topic) if name and name not in topics}
+        names = {name for view in hidden for name in (view.name, view.source_topic) if name and name not in topics}
+        untold = [re.escape(name) for name in names]
         return replace(
             found,
             pipelines=shown,
             mirrors=tuple(mirror for mirror in found.mirrors if mirror.topic in topics),
-            problems=tuple(text for text in found.problems if not any(name in text for name in untold)),
+            # Jobs and topics begin with the names of their pipeline and output.
+            problems=tuple(text for text in found.problems if not any(re.search(rf"\b{n}", text) for n in untold)),
         )
 
 
