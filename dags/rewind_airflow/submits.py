@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import resource
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from sqlalchemy import Connection
 
-from rewind.control import bundle, plannings, requests, rewinds, step_lease, submit, verdicts, whose
+from rewind.control import audit, bundle, plannings, requests, rewinds, step_lease, submit, verdicts, whose
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
 from rewind.control.step_lease import Claim
@@ -94,6 +95,12 @@ class RewindSubmit(SparkSubmitOperator):
         # After a bad exit code the error only repeats the whole command.
         words = hook.last_words if hook.exit_code or error is None else str(error)
         self._conclude(outcome.judge(Seen(hook.exit_code, hook.end_state(error), marked, words)))
+
+    def _note(self, connection: Connection, context: Context, asked: Mapping[str, Any], subject: str = "") -> None:
+        """Note who asked for this run and for what; a run that no person asked for is no act of one."""
+        if person := run.person(context):
+            act = audit.Act(person, self.job, self.pipeline or "", subject, asked)
+            audit.note(connection, act, f"{context['ti'].dag_id}/{context['ti'].run_id}")
 
     def on_kill(self) -> None:
         """End the submit, if there is one; until its end is seen its lease stays, and so does all that it blocks."""
@@ -177,6 +184,7 @@ class PlanSubmit(RewindSubmit):
         with transaction(settings.registry_url) as connection:
             kind = {"dry_run": asked["dry_run"], "person": run.person(context)}
             plannings.ask(connection, rewind_id, self.pipeline, asked["reason"] or "", **kind)
+            self._note(connection, context, asked, rewind_id)
         arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
         return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
 
@@ -235,6 +243,7 @@ class AbortSubmit(RewindSubmit):
         params = run.asked(context, requests.ABORT)
         with transaction(settings.registry_url) as connection:
             whose.refuse_rewind_of_another(connection, params["rewind_id"], self.pipeline)
+            self._note(connection, context, params, params["rewind_id"])
             planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "")
         if planning is not None:
             raise AirflowSkipException(f"rewind {planning.id} was being planned: its plan step goes no further")
@@ -252,6 +261,8 @@ class RollbackSubmit(RewindSubmit):
         assert self.pipeline is not None
         ti, asked = context["ti"], run.asked(context, requests.ROLLBACK)
         rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
+        with transaction(settings.registry_url) as connection:
+            self._note(connection, context, asked, asked["to"] or "")
         arguments = ["--rollback-id", rollback_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
 
@@ -264,6 +275,8 @@ class ConsumersSubmit(RewindSubmit):
         assert self.pipeline is not None
         ti, asked = context["ti"], run.asked(context, requests.CONSUMERS)
         move_id = requests.move_id(ti.dag_id, ti.run_id)
+        with transaction(settings.registry_url) as connection:
+            self._note(connection, context, asked, move_id)
         arguments = ["--move-id", move_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else move_id)
 
@@ -274,7 +287,10 @@ class DeploySubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say where the first generation starts."""
         assert self.pipeline is not None
-        arguments = ["--pipeline", self.pipeline, "--from", run.asked(context, requests.DEPLOY)["from"]]
+        asked = run.asked(context, requests.DEPLOY)
+        with transaction(settings.registry_url) as connection:
+            self._note(connection, context, asked)
+        arguments = ["--pipeline", self.pipeline, "--from", asked["from"]]
         return Errand(arguments, bundle.build(settings, self.pipeline))
 
 
@@ -283,7 +299,10 @@ class CollectSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say whether to delete or only to list."""
-        arguments = ["--dry-run"] if run.asked(context, requests.COLLECT)["dry_run"] else []
+        asked = run.asked(context, requests.COLLECT)
+        with transaction(settings.registry_url) as connection:
+            self._note(connection, context, asked)
+        arguments = ["--dry-run"] if asked["dry_run"] else []
         return Errand(arguments, bundle.build(settings, None))
 
 
@@ -292,7 +311,10 @@ class ProveSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the topic, if only one is meant."""
-        topic = run.asked(context, requests.PROVE)["topic"]
+        asked = run.asked(context, requests.PROVE)
+        topic = asked["topic"]
+        with transaction(settings.registry_url) as connection:
+            self._note(connection, context, asked, topic or "")
         arguments = ["--topic", names.checked(topic, "topic")] if topic else []
         return Errand(arguments, bundle.build(settings, None))
 

@@ -19,7 +19,7 @@ def values(table):
 WATCHED = sorted(
     {t.name for t in schema.metadata.sorted_tables}
     - {"protocol", "changes", "plans", "mirror_deletions", "announcements", "consumer_moves", "shared_outputs"}
-    - {"publications", "deaths", "table_sights", "table_changes", "owners"}
+    - {"publications", "deaths", "table_sights", "table_changes", "owners", "audit"}
 )
 
 

@@ -16,7 +16,7 @@ from rewind.core.world import Batch
 from tests.support.registry import G1, create
 
 LATER = {"changes", "consumer_moves", "deaths", "shared_outputs", "publications", "mirror_proofs", "nights"}
-LATER |= {"table_sights", "table_changes", "owners"}
+LATER |= {"table_sights", "table_changes", "owners", "audit"}
 """Tables that the first release had not."""
 AT = datetime.fromisoformat("1969-12-31T23:59:59.999999")
 BODY = {"b": [1, 2**53 + 1, 0.1, -1e308, None, True], "a": {"ü\0\U0001f600": '"\\'}, "": {}, "10": [], "2": [[]]}

@@ -70,6 +70,10 @@ def wait_for_states(api: AirflowApi, run_id: str, wanted: dict[str, str]) -> Non
         time.sleep(0.5)
 
 
+def test_f25_what_it_keeps_is_for_its_user_alone(running: Stack, home: Path) -> None:
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
 def test_up_again_leaves_all_processes(running: Stack, home: Path, jars: Path) -> None:
     before = pids(home)
     again = bring_up(home, jars)

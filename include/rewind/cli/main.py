@@ -20,6 +20,7 @@ COMMANDS = (
     "rewind.cli.collect",
     "rewind.cli.mirrors",
     "rewind.cli.nights",
+    "rewind.cli.audit",
     "rewind.cli.pointer_server",
     "rewind.cli.completion",
     "rewind.local.cli",

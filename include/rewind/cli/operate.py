@@ -6,7 +6,7 @@ import argparse
 import getpass
 
 from rewind.cli import context, output
-from rewind.control import database, deaths, leases, owners, schema, steering, streams
+from rewind.control import audit, database, deaths, generations, leases, owners, schema, steering, streams
 from rewind.control.database import transaction
 from rewind.core.settings import Settings
 
@@ -50,14 +50,14 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _control(arguments: argparse.Namespace, *, paused: bool) -> int:
-    limit = steering.pause(context.settings().registry_url, arguments.rewind, paused=paused)
+    limit = steering.pause(context.settings().registry_url, arguments.rewind, getpass.getuser(), paused=paused)
     limited = f", at most {limit} records/s" if limit and not paused else ""
     return _tell_controls(arguments, paused, limit, f"{'paused' if paused else 'goes on'}{limited}")
 
 
 def _throttle(arguments: argparse.Namespace) -> int:
     rate = arguments.rate
-    paused = steering.throttle(context.settings().registry_url, arguments.rewind, rate)
+    paused = steering.throttle(context.settings().registry_url, arguments.rewind, getpass.getuser(), rate)
     return _tell_controls(arguments, paused, rate, f"at most {rate} records/s" if rate else "no limit")
 
 
@@ -68,7 +68,7 @@ def _tell_controls(arguments: argparse.Namespace, paused: bool, rate: int | None
 
 
 def _finish(arguments: argparse.Namespace) -> int:
-    steering.finish(context.settings().registry_url, arguments.rewind)
+    steering.finish(context.settings().registry_url, arguments.rewind, getpass.getuser())
     body = {"rewind_id": arguments.rewind, steering.FINISH: True}
     output.tell(arguments, body, [f"{arguments.rewind}: its observation ends at the next look"])
     return 0
@@ -112,5 +112,8 @@ def _wish(arguments: argparse.Namespace) -> int:
     with transaction(context.settings().registry_url) as connection:
         stream = streams.needed(connection, owner)
         streams.wish(connection, owner, stream.kind, wanted)
+        job = generations.find(connection, owner)
+        pipeline = "" if job is None else job.pipeline
+        audit.note(connection, audit.Act(getpass.getuser(), wanted, pipeline, owner))
     output.tell(arguments, {"owner": owner, "wish": wanted}, [f"{owner}: wished to {wanted}"])
     return 0

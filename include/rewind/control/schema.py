@@ -403,3 +403,18 @@ deaths = Table(
     Column("reason", Text, nullable=False),
     Column("at", DateTime, nullable=False),
 )
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at", DateTime, nullable=False),
+    Column("person", String(249), nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("pipeline", String(249), nullable=False),
+    Column("subject", String(249), nullable=False),
+    Column("said", Text, nullable=False),
+    # The run of a DAG that carried it out, so that a task that is tried again notes nothing twice.
+    Column("run", String(600)),
+    UniqueConstraint("run", "action"),
+)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from rewind.control import rewinds, schema
+from rewind.control import audit, rewinds, schema
 from rewind.control.database import now, vector_from_json, vector_to_json
 from rewind.core import comparing, lifecycle
 from rewind.core.errors import RefusedError
@@ -116,6 +116,9 @@ def answer(connection: Connection, rewind_id: str, given: str, person: str, reas
     if before is None:
         values = {"answer": given, "person": person, "reason": _kept(verdict, given, reason), "at": now()}
         connection.execute(insert(schema.approvals).values(rewind_id=rewind_id, attempt=verdict.attempt, **values))
+        said = {"verdict": verdict.verdict, "attempt": verdict.attempt, "reason": values["reason"]}
+        pipeline = rewinds.read(connection, rewind_id).pipeline
+        audit.note(connection, audit.Act(person, given, pipeline, rewind_id, said))
 
 
 def approval(connection: Connection, rewind_id: str) -> Approval | None:

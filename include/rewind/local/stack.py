@@ -184,6 +184,8 @@ def _prepare(stack: Stack) -> None:
     settings = stack.settings
     for folder in (settings.data, settings.mirrors, settings.generations, settings.evidence):
         folder.mkdir(parents=True, exist_ok=True)
+    # Below it are rows of all pipelines, in evidence, mirrors and the registry, and Airflow's keys.
+    settings.home.chmod(0o700)
     installation.begin(settings, datetime.now(UTC))
     database.upgrade(settings.registry_url)
     # Before any task can run: `down` has to find the drivers that the first one may start.

@@ -114,22 +114,23 @@ async def _trigger(asked: Act, action: str, conf: Mapping[str, Any]) -> str:
 
 
 async def _pause(asked: Act) -> str:
-    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, paused=True)
+    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, asked.person, paused=True)
     return "paused after its chunk"
 
 
 async def _resume(asked: Act) -> str:
-    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, paused=False)
+    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, asked.person, paused=False)
     return "goes on"
 
 
 async def _throttle(asked: Act) -> str:
-    await asyncio.to_thread(steering.throttle, asked.settings.registry_url, asked.rewind.id, asked.rate)
+    url, rewind_id = asked.settings.registry_url, asked.rewind.id
+    await asyncio.to_thread(steering.throttle, url, rewind_id, asked.person, asked.rate)
     return f"at most {asked.rate} records/s" if asked.rate else "no limit"
 
 
 async def _finish(asked: Act) -> str:
-    await asyncio.to_thread(steering.finish, asked.settings.registry_url, asked.rewind.id)
+    await asyncio.to_thread(steering.finish, asked.settings.registry_url, asked.rewind.id, asked.person)
     return "its observation ends at the next look"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewind.control import evidence, nights, rewind_rows, verdicts
+from rewind.control import audit, evidence, nights, rewind_rows, verdicts
 from rewind.control.rewinds import Rewind
 from rewind.control.snapshot import snapshot
 from rewind.control.status import Status
@@ -19,15 +19,17 @@ NEWEST = 500
 
 
 def history(settings: Settings, found: Status) -> dict[str, Any]:
-    """Return the newest rewinds and nights of all pipelines of a state, newest first, with what was found and where."""
+    """Return rewinds and nights of a state's pipelines with what was found, and who did what, newest first."""
     names = [view.name for view in found.pipelines]
     with snapshot(settings.registry_url) as connection:
         newest = rewind_rows.newest(connection, NEWEST, names)
         judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
         newest_nights = nights.newest(connection, NEWEST, names)
+        acts = audit.read(connection, NEWEST, names)
     lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
     replayed = [night_of(night) for night in newest_nights]
-    body = {"at": found.at, "problems": found.problems, "rewinds": lines, "nights": replayed, "newest": NEWEST}
+    body = {"at": found.at, "problems": found.problems, "rewinds": lines, "nights": replayed, "acts": acts}
+    body["newest"] = NEWEST
     return dict(wire(body))
 
 
