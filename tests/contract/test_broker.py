@@ -78,6 +78,14 @@ def test_creating_again_changes_nothing_and_gives_the_same_id(kafka, name):
     assert (len(kafka.topic(name).latest), kafka.topic(name).config["cleanup.policy"]) == (2, "delete")
 
 
+def test_where_nobody_is_denied_anything_all_rights_are_there_and_nothing_is_made(kafka, name):
+    kafka.make(name)
+    every = ("Read", "Write", "Create", "Delete", "Describe", "DescribeConfigs")
+    kafka.check_rights({name: every, f"{name}-none": ("Read",)}, [f"{name}-new", name, f"{name}-none"])
+    assert kafka.topic(f"{name}-new") is None
+    assert kafka.topic(f"{name}-none") is None
+
+
 def test_a_control_topic_is_one_compacted_partition(kafka, name):
     for _ in range(2):
         kafka.create_control_topic(name)

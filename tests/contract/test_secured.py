@@ -11,11 +11,12 @@ from kafka import KafkaAdminClient
 from pyspark.sql import functions as F
 
 from rewind.adapters import kafka
+from rewind.control import announce, kafka_access, rights, submit
 from rewind.control import broker as real
-from rewind.control import kafka_access, submit
 from rewind.core.errors import DeniedError, RefusedError, RetryError
+from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Topic
+from rewind.core.world import Generation, Topic
 from tests.support import secured
 from tests.support.secured import CLIENT, PASSWORD, Secured
 
@@ -169,6 +170,50 @@ def test_each_missing_right_is_named_with_its_command(reach, closed):
             assert str(denied.value).endswith(f"--add --allow-principal User:bob --operation {right} --{kind} {name}")
             secured.grant(admin, "bob", right, kind, name)
         assert call() == result
+    admin.close()
+
+
+def test_what_a_job_will_need_is_checked_before_anything_is_made(reach, closed):
+    broker, admin = real.Broker(reach("PLAIN")), KafkaAdminClient(bootstrap_servers=closed.inner)
+    declared, outputs = Pipeline("visits", "source", "a STRING", "made"), ("made-g2", "made-g2-dead")
+    old = Generation("visits-g1", "visits", "live", "t", "b", {"config": {}}, {0: 0}, {0: 0}, "made-g1", "made-g1-dead")
+    admin.create_topics({name: {"num_partitions": 1} for name in ("source", "made-g1", "made-g1-dead")})
+    needed = [
+        ("Describe", "source"),
+        ("Read", "source"),
+        ("DescribeConfigs", "source"),
+        ("Describe", "made-g1"),
+        ("Read", "made-g1"),
+        ("DescribeConfigs", "made-g1"),
+        ("Describe", "made-g1-dead"),
+        ("Read", "made-g1-dead"),
+        ("DescribeConfigs", "made-g1-dead"),
+        ("Create", "made-g2"),
+        ("Create", "made-g2-dead"),
+        ("Create", announce.TOPIC),
+    ]
+    for right, name in needed:
+        with pytest.raises(DeniedError, match=f"denies {right} on {name} to User:bob. Grant {right} on topic {name},"):
+            rights.before_making(broker, declared, outputs, old)
+        secured.grant(admin, "bob", right, "topic", name)
+    rights.before_making(broker, declared, outputs, old)
+    assert not {*outputs, announce.TOPIC} & set(admin.list_topics()), "nothing was made"
+    admin.create_topics({name: {"num_partitions": 1} for name in (*outputs, announce.TOPIC)})
+    for name in outputs:
+        # Read and Write imply it.
+        secured.grant(admin, "bob", "Describe", "topic", name)
+    for name in outputs:
+        for right in ("Write", "Read", "DescribeConfigs", "Delete"):
+            with pytest.raises(DeniedError, match=f"denies {right} on {name} to User:bob"):
+                rights.when_made(broker, outputs)
+            secured.grant(admin, "bob", right, "topic", name)
+    rights.when_made(broker, outputs)
+    secured.grant(admin, "bob", "Describe", "topic", announce.TOPIC)
+    for right in ("Write", "Read"):
+        with pytest.raises(DeniedError, match=f"denies {right} on {announce.TOPIC} to User:bob"):
+            rights.before_a_switch(broker)
+        secured.grant(admin, "bob", right, "topic", announce.TOPIC)
+    rights.before_a_switch(broker)
     admin.close()
 
 

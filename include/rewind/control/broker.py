@@ -9,7 +9,7 @@ import base64
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,6 +91,27 @@ class Broker:
         configs = {"cleanup.policy": cleanup, "retention.ms": "-1", **copied}
         with self._admin() as admin:
             return self._created(admin, name, {"num_partitions": partitions, "configs": configs})
+
+    def check_rights(self, held: Mapping[str, Sequence[str]], made: Collection[str] = ()) -> None:
+        """Check rights on topics that there are, and that others may be made; nothing is made.
+
+        Args:
+            held: Rights by topic, as Kafka names them (`Read`, `DescribeConfigs`); of a topic that is not there none.
+            made: Topics that are made if they are not there.
+
+        Raises:
+            DeniedError: This user lacks one: the first is told.
+        """
+        with self._admin() as admin:
+            for name, rights in held.items():
+                described = self._described(admin, name) if name in made else self._describe(admin, name)
+                granted = None if described is None else _granted(described)
+                for right in rights:
+                    if granted is not None and right not in granted:
+                        raise self._denied(right, "topic", name)
+            for name in made:
+                if self._described(admin, name) is None:
+                    self._create(admin, name, {"num_partitions": 1}, only_try=True)
 
     def create_control_topic(self, name: str) -> None:
         """Create a compacted topic of one partition; harmless when it exists."""
@@ -218,18 +239,28 @@ class Broker:
 
     def _created(self, admin: Any, name: str, spec: Mapping[str, Any]) -> str:
         """Create a topic unless there is one, wait until it can be used, and return its id."""
-        try:
-            admin.create_topics({name: dict(spec)})
-        except TopicAlreadyExistsError:
-            pass
-        except TopicAuthorizationFailedError as error:
-            raise self._denied("Create", "topic", name) from error
+        if self._described(admin, name) is None:
+            self._create(admin, name, spec)
         deadline = time.monotonic() + MADE_SECONDS
         while (described := self._describe(admin, name)) is None or not _led(described):
             if time.monotonic() > deadline:
                 raise RetryError(f"topic {name} cannot be used {MADE_SECONDS:.0f} s after it was created")
             time.sleep(0.05)
         return topic_id_text(described["topic_id"])
+
+    def _create(self, admin: Any, name: str, spec: Mapping[str, Any], *, only_try: bool = False) -> None:
+        try:
+            admin.create_topics({name: dict(spec)}, validate_only=only_try)
+        except TopicAlreadyExistsError:
+            pass
+        except TopicAuthorizationFailedError as error:
+            raise self._denied("Create", "topic", name) from error
+
+    def _described(self, admin: Any, name: str) -> dict[str, Any] | None:
+        """Return what the broker says of a topic that may not be there: one that is not shown counts as missing."""
+        with contextlib.suppress(DeniedError):
+            return self._describe(admin, name)
+        return None
 
     def _describe(self, admin: Any, name: str) -> dict[str, Any] | None:
         """Return what the broker says of a topic, or None when it says that there is none.
@@ -308,6 +339,12 @@ class Broker:
                 raise refused from error
             cure = "is it up (`make status`), and is REWIND_KAFKA_BOOTSTRAP right?"
             raise RetryError(f"Kafka at {self._address}: {type(error).__name__} {error}; {cure}") from error
+
+
+def _granted(described: Mapping[str, Any]) -> set[str] | None:
+    """Return the rights that a user has on a topic, as `Read` and `DescribeConfigs`; None where a broker tells none."""
+    told = described.get("authorized_operations")
+    return {"".join(map(str.capitalize, name.split("_"))) for name in told} if told else None
 
 
 def _led(described: Mapping[str, Any]) -> bool:

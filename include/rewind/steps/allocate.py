@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import delta_output
 from rewind.adapters.session import session
-from rewind.control import bundle, generations, manifest, owners, supervise, tables
+from rewind.control import bundle, generations, manifest, owners, rights, supervise, tables
 from rewind.control.broker import Broker
 from rewind.control.bundle import Bundle
 from rewind.control.database import transaction
@@ -143,6 +143,7 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
     else:
         _topic(settings, job_id, generation.output_topic, like, len(like.latest))
         _topic(settings, job_id, generation.dead_letter_topic, source, len(source.latest))
+        rights.when_made(Broker(settings), (generation.output_topic, generation.dead_letter_topic))
     _made(settings, job_id, manifest.GROUP, job_id, None)
 
 

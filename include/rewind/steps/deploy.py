@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import checkpoint
 from rewind.adapters.session import session
-from rewind.control import announce, bundle, generations, pipelines, streams
+from rewind.control import announce, bundle, generations, pipelines, rights, streams
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.core import asked, lifecycle, names
@@ -57,6 +57,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
     )
     if declared.shared:
         share.refuse_leftover(settings, declared)
+    rights.before_making(Broker(settings), declared, (made.output_topic, made.dead_letter_topic), None)
     made = allocate.record(settings, made, rewind_id=None)
     allocate.make(settings, made, code, topic, topic)
     if declared.shared:

@@ -14,7 +14,18 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import Mirror
 from rewind.adapters.session import session
-from rewind.control import bundle, generations, owners, pipelines, plannings, requests, rewinds, supervise, tables
+from rewind.control import (
+    bundle,
+    generations,
+    owners,
+    pipelines,
+    plannings,
+    requests,
+    rewinds,
+    rights,
+    supervise,
+    tables,
+)
 from rewind.control.broker import Broker
 from rewind.control.database import transaction
 from rewind.control.ports import Lifecycle
@@ -52,6 +63,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
             # Cleared after it was planned: the plan of a rewind does not change under it.
             return _told(rewinds.read_plan(connection, known.plan_id))
     made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan") or "")
+    _check_rights(settings, made)
     dry_run = parameters.get("dry_run", True)
     # A dry run costs no pass over the history, and a release reads none of it.
     proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
@@ -63,6 +75,13 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
         if not dry_run:
             rewinds.open_rewind(connection, rewind_id, made)
     return {**_told(made), "proof": proven}
+
+
+def _check_rights(settings: Settings, made: Plan) -> None:
+    with transaction(settings.registry_url) as connection:
+        live = generations.read(connection, made.live_job_id)
+    outputs = (made.output_topic, made.dead_letter_topic)
+    rights.before_making(Broker(settings), thaw(made.config), outputs, live)
 
 
 def _proven(settings: Settings, made: Plan, rewind_id: str) -> list[str]:

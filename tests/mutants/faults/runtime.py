@@ -9,6 +9,13 @@ FAULTS = (
     Fault(
         "refused-positions-taken-for-committed", GUARD, "Broker.commit", "        if refused:\n", "        if False:\n"
     ),
+    Fault(
+        "missing-right-passed-over",
+        GUARD,
+        "Broker.check_rights",
+        "if granted is not None and right not in granted:",
+        "if False:",
+    ),
     Fault("hidden-settings-taken-for-none", GUARD, "Broker._config", "if not entries and", "if False and"),
     Fault("hidden-group-taken-for-none", GUARD, "Broker.group_state", "if state is None:", "if False:"),
     Fault("useless-option-passed-over", GUARD, "kafka_access._check_protocol", "    if useless:\n", "    if False:\n"),
