@@ -110,6 +110,7 @@ WRONG = {
 }
 
 
+@pytest.mark.shows("secure", refused_login="one line that names the setting")
 @pytest.mark.parametrize(("listener", "changed", "told"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_one_line_that_names_the_setting(reach, monkeypatch, listener, changed, told):
     monkeypatch.setattr(real, "TIMEOUT_MILLISECONDS", 500)
@@ -144,6 +145,7 @@ def test_what_is_away_asks_for_a_retry(reach, monkeypatch):
         real.Broker(reach("OAUTH", sasl_oauth_token_url="http://127.0.0.1:1/")).topic(TOPIC)
 
 
+@pytest.mark.shows("secure", missing_rights="9, each named with its command")
 def test_each_missing_right_is_named_with_its_command(reach, closed):
     broker, admin = real.Broker(reach("PLAIN")), KafkaAdminClient(bootstrap_servers=closed.inner)
     admin.create_topics({"orders": {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}})
@@ -173,6 +175,7 @@ def test_each_missing_right_is_named_with_its_command(reach, closed):
     admin.close()
 
 
+@pytest.mark.shows("secure", rights_before_making="22, nothing made without one")
 def test_what_a_job_will_need_is_checked_before_anything_is_made(reach, closed):
     broker, admin = real.Broker(reach("PLAIN")), KafkaAdminClient(bootstrap_servers=closed.inner)
     declared, outputs = Pipeline("visits", "source", "a STRING", "made"), ("made-g2", "made-g2-dead")

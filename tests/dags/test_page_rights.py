@@ -110,6 +110,7 @@ def expected(person, pipeline):
     return 200 if person == "admin" or person.endswith(f" {pipeline}") else 403
 
 
+@pytest.mark.shows("secure", routes_of_one_pipeline="11 x 7 persons x 2 pipelines as the table says")
 def test_what_is_one_pipelines_is_shown_to_its_readers_alone(asked, night):
     paths = [path.replace("NIGHT", night) for path in OF_ONE]
     found = {
@@ -121,6 +122,7 @@ def test_what_is_one_pipelines_is_shown_to_its_readers_alone(asked, night):
     assert found == {(person, pipeline, path): expected(person, pipeline) for person, pipeline, path in found}
 
 
+@pytest.mark.shows("secure", lists="overview, history and metrics: 0 names of hidden pipelines")
 def test_lists_hold_what_their_reader_sees(asked, night):
     for person, path in itertools.product(PERSONS, ("api/overview", "api/history", "metrics")):
         answer = asked(person).get(f"/rewind/{path}")
@@ -137,6 +139,7 @@ def test_the_page_itself_is_shown_to_who_is_signed_in(asked, night):
         assert [asked(person).get(f"/rewind/{path}").status_code for person in (None, *PERSONS)] == [401] + [200] * 6
 
 
+@pytest.mark.shows("secure", actions="8 x 7 persons x 2 pipelines as the table says")
 def test_an_action_needs_both_rights(asked, night):
     rewinds = ((NAME, REWIND_ID), ("orders", renamed(REWIND_ID)))
     for person, (pipeline, rewind), action in itertools.product((None, *PERSONS), rewinds, offers.DAGS):
@@ -177,6 +180,7 @@ TRICKS = [
 ]
 
 
+@pytest.mark.shows("secure", tricks="21, 0 leaks")
 def test_no_trick_shows_another_pipeline(asked, night):
     client = asked("read visits")
     for path, headers in TRICKS:

@@ -142,6 +142,7 @@ def test_a_process_of_another_boot_does_not_live(monkeypatch):
     assert leases.lives({"pid": this["pid"], "started": this["started"]})
 
 
+@pytest.mark.shows("secure", drawn_looks_of_two_hosts="200, never two drivers")
 def test_drawn_looks_of_two_hosts_start_one_driver_at_a_time(settings, host, monkeypatch):
     """Each driver that is started takes its lease a moment later, runs, and ends in order or by a kill."""
     draw = random.Random(11)
