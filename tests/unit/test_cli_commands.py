@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from rewind.cli import context, main, pointer_server, trigger
-from rewind.control import database, generations, requests, rewinds, streams
+from rewind.control import audit, database, generations, requests, rewinds, streams
 from rewind.control.requests import rewind_id
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
@@ -237,6 +237,9 @@ def test_a_rewind_is_known_and_can_be_aborted_from_when_its_id_is_printed(regist
     runs = list(airflow.runs)
     assert main.main(["abort", made, "--reason", "no"]) == 0
     assert capsys.readouterr().out == f"{made}: aborted while it was planned; there is nothing to take back\n"
+    with database.transaction(context.settings().registry_url) as connection:
+        (act,) = audit.read(connection, 10)
+        assert (act.action, act.subject, act.said) == ("abort", made, {"reason": "no"})
     assert (airflow.runs, airflow.ended) == (runs, [("run-1", "backfill")])
     main.main(["status"])
     assert made not in capsys.readouterr().out

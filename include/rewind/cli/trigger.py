@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import getpass
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from rewind.cli import context, output, planning
-from rewind.control import plannings, requests, rewinds
+from rewind.control import audit, plannings, requests, rewinds
 from rewind.control.database import transaction
 from rewind.control.plannings import Planning
 from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
@@ -187,6 +188,9 @@ def _deploy(arguments: argparse.Namespace) -> int:
 def _abort(arguments: argparse.Namespace) -> int:
     with transaction(context.settings().registry_url) as connection:
         planning = plannings.abort(connection, arguments.rewind, arguments.reason)
+        if planning is not None:
+            said = {"reason": arguments.reason}
+            audit.note(connection, audit.Act(getpass.getuser(), "abort", planning.pipeline, planning.id, said))
     if planning is not None:
         _end_steps(planning)
         body = {"rewind": planning.id, "state": lifecycle.ABORTED}

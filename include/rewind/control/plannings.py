@@ -55,15 +55,15 @@ def ask(connection: Connection, rewind_id: str, pipeline: str, reason: str, *, d
         pipeline: The pipeline.
         reason: Why.
         dry_run: Whether it ends with its plan.
-        person: Who asks; whoever asked first is kept.
+        person: Who asks, as Airflow says; empty where that is not known here. Whoever is told first is kept.
 
     Raises:
         RefusedError: It was aborted.
     """
     refuse_aborted(connection, rewind_id)
-    rewinds.fix(
-        connection, rewind_id, ASKED, {"pipeline": pipeline, "reason": reason, "dry_run": dry_run, "person": person}
-    )
+    rewinds.fix(connection, rewind_id, ASKED, {"pipeline": pipeline, "reason": reason, "dry_run": dry_run})
+    if person:
+        rewinds.fix(connection, rewind_id, rewinds.PERSON, person)
     connection.execute(delete(_facts).where((_facts.c.rewind_id == rewind_id) & (_facts.c.name == OVER)))
 
 

@@ -17,7 +17,7 @@ from rewind.core.plan import Plan
 
 ABORTING = "abort.intent"
 """Name of the fact that a rewind is being aborted."""
-ASKED, OVER = "asked", "asked.over"
+ASKED, OVER, PERSON = "asked", "asked.over", "asked.person"
 """Names of the facts that a rewind was asked for, and why it will have no plan (`control.plannings`)."""
 HIGHEST_LIMIT = 2**31 - 1
 """Records a second: the highest number that its column holds on PostgreSQL."""
@@ -251,8 +251,7 @@ def fact(connection: Connection, rewind_id: str, name: str) -> Any:
 
 def asked_by(connection: Connection, rewind_id: str) -> str:
     """Return who asked for a rewind, by the name that Airflow has of them; empty where it is not known."""
-    asked = fact(connection, rewind_id, ASKED)
-    return str(asked.get("person", "")) if isinstance(asked, dict) else ""
+    return str(fact(connection, rewind_id, PERSON) or "")
 
 
 def fact_at(connection: Connection, rewind_id: str, name: str) -> datetime | None:
