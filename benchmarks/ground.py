@@ -59,7 +59,7 @@ class Ground:
 
     def abort(self, rewind_id: str) -> None:
         """Take a rewind back, so that another may begin."""
-        self.step("abort", "--rewind-id", rewind_id, "--reason", "measured")
+        self.step("abort", "--rewind-id", rewind_id, "--pipeline", self.shop.pipeline, "--reason=measured")
 
 
 @contextmanager

@@ -211,7 +211,7 @@ class Handover:
         self.caught_up(job_id)
         counted = self._checked(job_id)
         chunks = self._chunks(rewind_id)
-        self.shop.run("abort", "--rewind-id", rewind_id)
+        self.shop.abort(rewind_id)
         return {"chunks": chunks, **counted}
 
     def _backfill(self, rewind_id: str, trouble: Trouble) -> None:

@@ -59,7 +59,7 @@ def reported_and_repaired(workshop: Callable[..., Workshop]) -> None:
     assert (verdict.verdict, found) == ("pass", {"equal": 1, "late": 1, "rows": 2})
     (sample,) = verdict.sample
     assert (sample["class"], sample["fields"]) == ("late", ["count"])
-    shop.step("abort", "rw-late")
+    shop.abort("rw-late")
 
     assert repaired(shop, "2025-09-04T05:00:00Z", "2025-09-04T05:10:00Z") == {"rows": 1, "late": 1}
     assert counted(shop, "closed-out-r1") == {"07:00": 5}

@@ -113,7 +113,7 @@ def live_through(shop: Workshop, read: Reader) -> None:
     shop.edit_logic("visits.withWatermark", f'visits.where("{left_out}").withWatermark')
     backfilled(shop, "rw-gone")
     assert read(shop, own(shop, aborted))
-    shop.run("abort", "--rewind-id", "rw-gone", "--reason", "second thoughts")
+    shop.abort("rw-gone", "second thoughts")
     assert read(shop, shared) == first
 
     # Another goes live: its answers take the place of the old job's, and what it lacks is deleted.

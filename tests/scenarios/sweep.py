@@ -315,7 +315,7 @@ class Sweep:
         return {
             "deploy": ["--pipeline", self.shop.pipeline, "--from", "earliest"],
             "plan": [*rewind, "--pipeline", self.shop.pipeline, "--request", json.dumps(self._asked())],
-            "abort": [*rewind, "--reason", "drawn"],
+            "abort": [*rewind, "--pipeline", self.shop.pipeline, "--reason=drawn"],
             "rollback": ["--rollback-id", ROLLBACK, "--pipeline", self.shop.pipeline, "--request", back],
             "collect_garbage": [],
             "merge": ["--rewind-id", REPAIR],

@@ -146,7 +146,7 @@ def through_jobs(
             shop.step("spin_up", rewind)
             shop.step("backfill", rewind)
             counts.update(_told_by(shop, spark, plan.job_id, given, schema))
-            shop.run("abort", "--rewind-id", rewind, "--reason", "all of it is read")
+            shop.abort(rewind, "all of it is read")
     return counts
 
 

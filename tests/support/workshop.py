@@ -166,6 +166,9 @@ class Workshop:
     def step(self, step: str, rewind_id: str) -> Ended:
         return self.run(step, "--rewind-id", rewind_id)
 
+    def abort(self, rewind_id: str, reason: str = "tested") -> Ended:
+        return self.run("abort", "--rewind-id", rewind_id, "--pipeline", self.pipeline, f"--reason={reason}")
+
     def approve(self, rewind_id: str, reason: str = "") -> None:
         with self.registry() as connection:
             verdicts.answer(connection, rewind_id, "approve", "tester", reason)
