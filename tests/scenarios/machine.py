@@ -95,7 +95,10 @@ class World:
             (since, {"session": lambda *_: None}),
             (since.comparison, {"compared": lambda *_: equal}),
             (rollback, {"PATIENCE_SECONDS": 0}),
-            *((module, {"Broker": lambda *_: self.broker}) for module in (announce, collect, allocate, spin_up)),
+            *(
+                (module, {"Broker": lambda *_: self.broker})
+                for module in (announce, collect, allocate, cut_over, spin_up)
+            ),
         ]
         with ExitStack() as stack:
             for module, changes in fakes:

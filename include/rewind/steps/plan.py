@@ -63,7 +63,6 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
             # Cleared after it was planned: the plan of a rewind does not change under it.
             return _told(rewinds.read_plan(connection, known.plan_id))
     made = _made(settings, requests.parse(pipeline, parameters), parameters.get("apply_plan") or "")
-    _check_rights(settings, made)
     dry_run = parameters.get("dry_run", True)
     # A dry run costs no pass over the history, and a release reads none of it.
     proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
@@ -77,11 +76,11 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
     return {**_told(made), "proof": proven}
 
 
-def _check_rights(settings: Settings, made: Plan) -> None:
+def _check_rights(settings: Settings, broker: Broker, made: Plan) -> None:
     with transaction(settings.registry_url) as connection:
         live = generations.read(connection, made.live_job_id)
     outputs = (made.output_topic, made.dead_letter_topic)
-    rights.before_making(Broker(settings), thaw(made.config), outputs, live)
+    rights.before_making(broker, thaw(made.config), outputs, live)
 
 
 def _proven(settings: Settings, made: Plan, rewind_id: str) -> list[str]:
@@ -100,9 +99,9 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
     wanted = pipelines.overridden(declared, (stored.request if stored else request).overrides)
     spark = session(f"plan {wanted.name}", wanted.session_time_zone)
     code = _code(spark, settings, wanted)
-    mirror = Mirror(spark, settings, wanted.transactional)
+    mirror, broker = Mirror(spark, settings, wanted.transactional), Broker(settings, wanted.isolation)
     world = World(
-        Broker(settings, wanted.isolation),
+        broker,
         mirror,
         Lifecycle(settings.registry_url),
         shutil.disk_usage(settings.data).free,
@@ -110,11 +109,11 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
         configured_hours() * 3600,
         mirror.undeclared(wanted.source_topic, parsing.declared(wanted.schema)),
     )
-    if stored is None:
-        return planner.make_plan(request, wanted, code, world, datetime.now(UTC))
-    for line in planner.still_holds(stored, wanted, code, world):
+    made = stored or planner.make_plan(request, wanted, code, world, datetime.now(UTC))
+    for line in planner.still_holds(stored, wanted, code, world) if stored else ():
         log.warning("since the plan was made: %s", line)
-    return stored
+    _check_rights(settings, broker, made)
+    return made
 
 
 def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from rewind.control import announce, consumers, generations, publishing, requests, rewinds, rights, rollback
+from rewind.control import announce, consumers, generations, publishing, requests, rewinds, rollback
 from rewind.control.broker import Broker
 from rewind.control.database import transaction, vector_from_json, vector_to_json
 from rewind.control.rollback import Target
@@ -84,7 +84,6 @@ def _switched(
     if made is not None:
         log.info("already done: %s is live at epoch %d", made["to"], made["epoch"])
         return made
-    rights.before_a_switch(Broker(settings))
     with side_effect("rollback.intend"), transaction(settings.registry_url) as connection:
         target = rollback.fixed(connection, rollback_id, pipeline, values["to"] or "")
     log.info("%s", target.told())
