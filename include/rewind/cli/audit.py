@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from rich.table import Table
 
@@ -30,7 +29,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         found = audit.read(connection, None if arguments.all else arguments.newest, named)
     table = Table("when", "who", "did", "pipeline", "to", "said", box=None)
     for line in found:
-        said = "" if not line.said else json.dumps(line.said, ensure_ascii=False)
+        said = ", ".join(f"{name} {value}" for name, value in line.said.items() if value not in (None, ""))
         table.add_row(render.when(line.at), line.person, line.action, line.pipeline, line.subject, said)
     output.show(arguments, found, table)
     return 0

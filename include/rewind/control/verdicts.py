@@ -117,7 +117,8 @@ def answer(connection: Connection, rewind_id: str, given: str, person: str, reas
         values = {"answer": given, "person": person, "reason": _kept(verdict, given, reason), "at": now()}
         connection.execute(insert(schema.approvals).values(rewind_id=rewind_id, attempt=verdict.attempt, **values))
         said = {"verdict": verdict.verdict, "attempt": verdict.attempt, "reason": values["reason"]}
-        pipeline = rewinds.read(connection, rewind_id).pipeline
+        rewind = rewinds.find(connection, rewind_id)
+        pipeline = "" if rewind is None else rewind.pipeline
         audit.note(connection, audit.Act(person, given, pipeline, rewind_id, said))
 
 
