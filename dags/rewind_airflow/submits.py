@@ -96,8 +96,13 @@ class RewindSubmit(SparkSubmitOperator):
         words = hook.last_words if hook.exit_code or error is None else str(error)
         self._conclude(outcome.judge(Seen(hook.exit_code, hook.end_state(error), marked, words)))
 
-    def _note(self, connection: Connection, context: Context, asked: Mapping[str, Any], subject: str = "") -> None:
-        """Note who asked for this run and for what; a run that no person asked for is no act of one."""
+    def _noted(self, settings: Settings, context: Context, asked: Mapping[str, Any], subject: str = "") -> None:
+        """Note who asked for this run and for what; one that no person asked for takes no transaction."""
+        if run.person(context):
+            with transaction(settings.registry_url) as connection:
+                self._note(connection, context, asked, subject)
+
+    def _note(self, connection: Connection, context: Context, asked: Mapping[str, Any], subject: str) -> None:
         if person := run.person(context):
             act = audit.Act(person, self.job, self.pipeline or "", subject, asked)
             audit.note(connection, act, f"{context['ti'].dag_id}/{context['ti'].run_id}")
@@ -182,8 +187,8 @@ class PlanSubmit(RewindSubmit):
         rewind_id, asked = run.rewind_id(context), run.asked(context, requests.PARAMETERS)
         requests.parse(self.pipeline, asked)
         with transaction(settings.registry_url) as connection:
-            kind = {"dry_run": asked["dry_run"], "person": run.person(context)}
-            plannings.ask(connection, rewind_id, self.pipeline, asked["reason"] or "", **kind)
+            reason, dry_run, person = asked["reason"] or "", asked["dry_run"], run.person(context)
+            plannings.ask(connection, rewind_id, self.pipeline, reason, dry_run=dry_run, person=person)
             self._note(connection, context, asked, rewind_id)
         arguments = ["--rewind-id", rewind_id, "--request", json.dumps(asked), "--pipeline", self.pipeline]
         return Errand(arguments, bundle.build(settings, self.pipeline), rewind_id)
@@ -261,8 +266,7 @@ class RollbackSubmit(RewindSubmit):
         assert self.pipeline is not None
         ti, asked = context["ti"], run.asked(context, requests.ROLLBACK)
         rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
-        with transaction(settings.registry_url) as connection:
-            self._note(connection, context, asked, asked["to"] or "")
+        self._noted(settings, context, asked, asked["to"] or "")
         arguments = ["--rollback-id", rollback_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
 
@@ -275,8 +279,7 @@ class ConsumersSubmit(RewindSubmit):
         assert self.pipeline is not None
         ti, asked = context["ti"], run.asked(context, requests.CONSUMERS)
         move_id = requests.move_id(ti.dag_id, ti.run_id)
-        with transaction(settings.registry_url) as connection:
-            self._note(connection, context, asked, move_id)
+        self._noted(settings, context, asked, move_id)
         arguments = ["--move-id", move_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else move_id)
 
@@ -288,8 +291,7 @@ class DeploySubmit(RewindSubmit):
         """Say where the first generation starts."""
         assert self.pipeline is not None
         asked = run.asked(context, requests.DEPLOY)
-        with transaction(settings.registry_url) as connection:
-            self._note(connection, context, asked)
+        self._noted(settings, context, asked)
         arguments = ["--pipeline", self.pipeline, "--from", asked["from"]]
         return Errand(arguments, bundle.build(settings, self.pipeline))
 
@@ -300,8 +302,7 @@ class CollectSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say whether to delete or only to list."""
         asked = run.asked(context, requests.COLLECT)
-        with transaction(settings.registry_url) as connection:
-            self._note(connection, context, asked)
+        self._noted(settings, context, asked)
         arguments = ["--dry-run"] if asked["dry_run"] else []
         return Errand(arguments, bundle.build(settings, None))
 
@@ -313,8 +314,7 @@ class ProveSubmit(RewindSubmit):
         """Name the topic, if only one is meant."""
         asked = run.asked(context, requests.PROVE)
         topic = asked["topic"]
-        with transaction(settings.registry_url) as connection:
-            self._note(connection, context, asked, topic or "")
+        self._noted(settings, context, asked, topic or "")
         arguments = ["--topic", names.checked(topic, "topic")] if topic else []
         return Errand(arguments, bundle.build(settings, None))
 

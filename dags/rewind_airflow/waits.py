@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from rewind.control import generations, leases, observing, progress, rewinds, streams, supervise, whose
 from rewind.control.database import now, transaction
 from rewind.control.observing import Observed
+from rewind.control.snapshot import snapshot
 from rewind.core import comparing, lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.observing import ROLL_BACK, next_look
@@ -93,7 +94,8 @@ class Supervise(Wait):
         """Return the job that the run names, which must be one of the pipeline; empty when it names none."""
         owner = supervision.asked_owner(context)
         if owner:
-            with transaction(settings.registry_url) as connection:
+            # Each look asks: it must not wait for the lock of the one writer.
+            with snapshot(settings.registry_url) as connection:
                 whose.refuse_job_of_another(connection, owner, self.pipeline, "owner")
         return owner
 

@@ -84,6 +84,7 @@ def test_shows_1_a_life_on_a_secured_broker(
             for name, rights in names.items():
                 for right in rights:
                     secured.grant(admin, secured.USERS[listener], right, kind, name.format(**given), prefix=True)
+        admin.close()
         options = broker.written("options", broker.options(listener))
         places = {"REWIND_PIPELINES": str(folder), "REWIND_KAFKA_OPTIONS_FILE": str(options)}
         settings = make_settings(broker.addresses[listener], **places)

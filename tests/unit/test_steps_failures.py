@@ -16,6 +16,9 @@ TORN = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///
 CUT = "[STREAM_FAILED] Query [id = x] terminated with exception: Unexpected end-of-input in field name"
 TAKEN = "terminated with exception: Multiple streaming queries are concurrently using file:/c/commits. SQLSTATE: XXKST"
 AGAIN = "then run this again"
+KAFKA = "Caused by: org.apache.kafka.common.errors"
+RIGHT = f"the broker denies this user a right: grant it (docs/secure.md), {AGAIN}"
+LOGIN = f"the broker refuses the login: mend REWIND_KAFKA_OPTIONS_FILE (docs/secure.md), {AGAIN}"
 FULL = "java.io.IOException: No space left on device"
 
 
@@ -43,6 +46,22 @@ FULL = "java.io.IOException: No space left on device"
             f"the checkpoint lost a file, or another query works in it: restore it from a backup, {AGAIN} ({TAKEN})",
         ),
         (FULL, RetryError, f"a disk is full: free some of it, then run this again ({FULL})"),
+        *(
+            (f"{text}\n\tat x", QuarantineError, f"{RIGHT} ({text})")
+            for text in (
+                f"{KAFKA}.TopicAuthorizationException: Not authorized to access topics: [out-g1]",
+                f"{KAFKA}.ClusterAuthorizationException: Cluster authorization failed.",
+            )
+        ),
+        *(
+            # The producer says that it could not be made, and beneath it why.
+            (f"{before}{text}\n\tat x", QuarantineError, f"{LOGIN} ({text})")
+            for text in (
+                f"{KAFKA}.SaslAuthenticationException: Authentication failed: Invalid username or password",
+                f"{KAFKA}.SslAuthenticationException: SSL handshake failed",
+            )
+            for before in ("", "KafkaException: Failed to construct kafka producer\n")
+        ),
     ],
 )
 @pytest.mark.parametrize("foreign", [PySparkException, Py4JError])

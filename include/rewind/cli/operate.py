@@ -6,7 +6,7 @@ import argparse
 import getpass
 
 from rewind.cli import context, output
-from rewind.control import audit, database, deaths, generations, leases, owners, schema, steering, streams
+from rewind.control import audit, database, deaths, leases, owners, schema, steering, streams
 from rewind.control.database import transaction
 from rewind.core.settings import Settings
 
@@ -112,8 +112,6 @@ def _wish(arguments: argparse.Namespace) -> int:
     with transaction(context.settings().registry_url) as connection:
         stream = streams.needed(connection, owner)
         streams.wish(connection, owner, stream.kind, wanted)
-        job = generations.find(connection, owner)
-        pipeline = "" if job is None else job.pipeline
-        audit.note(connection, audit.Act(getpass.getuser(), wanted, pipeline, owner))
+        audit.note(connection, audit.Act(getpass.getuser(), wanted, audit.of_owner(connection, owner), owner))
     output.tell(arguments, {"owner": owner, "wish": wanted}, [f"{owner}: wished to {wanted}"])
     return 0

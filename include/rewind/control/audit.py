@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from rewind.control import schema
+from rewind.control import generations, schema
 from rewind.control.database import now
 
 _table = schema.audit
@@ -64,6 +64,12 @@ def note(connection: Connection, act: Act, run: str = "") -> None:
     values = {"person": act.person, "action": act.action, "pipeline": act.pipeline, "subject": act.subject}
     said = json.dumps(act.said or {}, sort_keys=True)
     connection.execute(insert(_table).values(**values, at=now(), said=said, run=run or None))
+
+
+def of_owner(connection: Connection, owner: str) -> str:
+    """Return the pipeline of a job; empty for what belongs to none alone, as a mirror."""
+    job = generations.find(connection, owner)
+    return "" if job is None else job.pipeline
 
 
 def read(connection: Connection, most: int | None, pipelines: Collection[str] | None = None) -> list[Line]:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, insert, update
 
-from rewind.control import audit, generations, guard, leases, schema, streams
+from rewind.control import audit, guard, leases, schema, streams
 from rewind.control.database import now, transaction
 from rewind.control.leases import Lease
 from rewind.core.crash import side_effect
@@ -55,8 +55,7 @@ def declare(settings: Settings, owner: str, token: int, person: str, reason: str
             cure = "Look again: a new driver may live"
             raise WorldMovedError("token", f"{owner} is held with token {found.token}, not {token}", cure)
         _record(connection, found, person, reason)
-        job = generations.find(connection, owner)
-        pipeline = "" if job is None else job.pipeline
+        pipeline = audit.of_owner(connection, owner)
         audit.note(connection, audit.Act(person, "declare-dead", pipeline, owner, {"token": token, "reason": reason}))
         streams.set_launched(connection, owner, None)
     # The frozen driver keeps its lock on the file that it opened; the next one makes another.

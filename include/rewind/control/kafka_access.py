@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import ssl
 import threading
@@ -274,5 +273,5 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
                 cure = "Mend sasl_oauth_client_id and sasl_oauth_client_secret"
                 raise RefusedError(FIELD, told, cure) from None
             raise RetryError(told) from None
-        except (URLError, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
+        except (URLError, OSError, ValueError, KeyError, TypeError) as error:
             raise RetryError(f"the endpoint of tokens {self._url} gives none: {error}") from error

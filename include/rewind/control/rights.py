@@ -9,8 +9,7 @@ from rewind.control.announce import TOPIC
 from rewind.core.pipeline import KAFKA, Pipeline
 from rewind.core.world import Generation
 
-SOURCE = ("Read", "DescribeConfigs")
-COMPARED = ("Read", "DescribeConfigs")
+READ = ("Read", "DescribeConfigs")
 OUTPUT = ("Write", "Read", "DescribeConfigs", "Delete")
 CONTROL = ("Write", "Read")
 
@@ -34,9 +33,9 @@ def before_making(broker: Guarded, pipeline: Pipeline, outputs: Collection[str],
     Raises:
         DeniedError: The first right that is missing, with the command that grants it.
     """
-    held = {pipeline.source_topic: SOURCE, TOPIC: CONTROL}
+    held = {pipeline.source_topic: READ, TOPIC: CONTROL}
     if live is not None and live.frozen["config"].get("output_format", KAFKA) == KAFKA:
-        held |= dict.fromkeys((live.output_topic, live.dead_letter_topic), COMPARED)
+        held |= dict.fromkeys((live.output_topic, live.dead_letter_topic), READ)
     broker.check_rights(held, (*(outputs if pipeline.output_format == KAFKA else ()), TOPIC))
 
 
