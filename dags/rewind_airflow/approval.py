@@ -12,7 +12,7 @@ from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from rewind.control import evidence as evidence_of
-from rewind.control import four_eyes, rewinds, verdicts
+from rewind.control import approvers, rewinds, verdicts
 from rewind.control.database import transaction
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import comparing, lifecycle, sharing
@@ -58,11 +58,11 @@ class Approve(ApprovalOperator):
             verdict = verdicts.newest(connection, rewind_id)
             given = verdicts.approval(connection, rewind_id)
             steps.begin_once(connection, rewind_id, STEP)
-            two = four_eyes.needed(connection, plan)
+            alone = verdict is not None and approvers.needs_no_person(connection, rewind_id, plan, verdict)
         if verdict is None:
             raise AirflowFailException(f"rewind {rewind_id} has no verdict: run validate first")
         self.log.info("verdict of attempt %s: %s %s", verdict.attempt, verdict.verdict, verdict.reason)
-        if given is None and plan.request.auto_approve and not two and verdict.verdict == lifecycle.PASS:
+        if given is None and alone:
             given = Approval(verdict.attempt, "approve", "auto", "a pass needs no person")
         if given is not None:
             return self._answer(rewind_id, given.answer, given.person, given.reason)
@@ -122,7 +122,7 @@ def _refuse_asker(rewind_id: str, who: str) -> None:
     with reactions(), transaction(run.settings().registry_url) as connection:
         plan = rewinds.read_active(connection, rewind_id)[1]
         try:
-            four_eyes.refuse_asker(connection, rewind_id, plan, who)
+            approvers.refuse_asker(connection, rewind_id, plan, who)
         except RefusedError as refused:
             raise AirflowException(str(refused)) from refused
 

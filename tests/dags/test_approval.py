@@ -122,15 +122,15 @@ def test_what_cannot_be_approved_fails_with_the_reason(
 
 @pytest.fixture
 def two_needed(opened, installation, rewind_id, judged):
-    """A rewind that ada asked for, which passed, of a pipeline that asks for a second person."""
+    """A rewind that ada asked for, which passed, of a pipeline that asks for a second person, or has another rule."""
 
-    def make(**asked):
+    def make(rule=None, **asked):
         with transaction(installation.registry_url) as connection:
             plannings.ask(connection, rewind_id, "visits", "", dry_run=False, person="ada")
         opened(**asked)
         with transaction(installation.registry_url) as connection:
             live = generations.read(connection, "visits-g1").frozen
-            changed = {**live, "config": {**live["config"], "four_eyes": True}}
+            changed = {**live, "config": {**live["config"], **(rule or {"four_eyes": True})}}
             connection.execute(update(schema.generations).values(frozen=changed))
         judged("pass")
 
@@ -162,6 +162,18 @@ def test_no_pass_goes_by_itself_where_two_are_needed(gate, context, two_needed, 
     two_needed(auto_approve=True)
     park(gate, context)
     assert recorded()[0] is None
+
+
+def test_no_pass_of_somebody_who_is_not_named_goes_by_itself(gate, context, two_needed, recorded):
+    two_needed({"auto_approve_by": ["bob"]}, auto_approve=True)
+    park(gate, context)
+    assert recorded()[0] is None
+
+
+def test_a_pass_of_somebody_who_is_named_goes_by_itself(gate, context, two_needed, recorded):
+    two_needed({"auto_approve_by": ["ada"]}, auto_approve=True)
+    gate.execute(context)
+    assert (recorded()[0].answer, recorded()[0].person) == ("approve", "auto")
 
 
 def test_a_rejection_fails_so_that_nothing_below_runs(gate, context, opened, judged, recorded):

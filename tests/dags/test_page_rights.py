@@ -4,45 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import re
 
 import pytest
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from sqlalchemy import insert, select
 
-from rewind.control import database, schema
 from rewind.web import offers
 from rewind.web.guard import LONGEST_BODY, Guard
-from tests.support import page_states
-from tests.support.page_states import LIVE, NAME, REWIND_ID, TOPIC
+from tests.support import page_rights
+from tests.support.page_rights import OF_ONE, TRICKS, renamed
+from tests.support.page_states import NAME, REWIND_ID, TOPIC
 
-RENAMED = {NAME: "orders", TOPIC: "baskets", REWIND_ID: "rw-9876543210", page_states.plan().id: "d2c1b0a98765"}
-"""What stands in the rows of the second pipeline instead of the first one's."""
 PERSONS = ("read visits", "read orders", "run visits", "run orders", "admin", "nothing at all")
-OF_ONE = (
-    f"api/rewinds/{REWIND_ID}",
-    f"api/rewinds/{REWIND_ID}/evidence/verdict-1.json",
-    f"api/rewinds/{REWIND_ID}/docs/data-docs-1/index.html",
-    "api/rewinds/NIGHT/evidence/night.json",
-    f"api/generations/{LIVE}",
-    f"api/compare/{REWIND_ID}/{REWIND_ID}",
-    "api/compare/NIGHT/NIGHT",
-    f"api/run?dag_id=rewind_{NAME}&run_id=r1",
-    f"api/streams/{LIVE}/logs/driver.1.log",
-    f"api/streams/mirror-{TOPIC}/logs/driver.1.log",
-    f"pointer/{NAME}",
-)
-
-
-def renamed(value):
-    if isinstance(value, dict | list):
-        return json.loads(renamed(json.dumps(value)))
-    if isinstance(value, str):
-        for one, other in RENAMED.items():
-            value = value.replace(one, other)
-    return value
 
 
 @pytest.fixture(autouse=True)
@@ -62,30 +36,7 @@ def rights(monkeypatch):
 @pytest.fixture
 def night(site):
     """Two pipelines of which each has a rewind, nights, evidence and logs; id of a night of the first."""
-    page_states.seed(site, "failed verdict")
-    page_states.declare(site, "orders")
-    (site.pipelines / "orders" / "pipeline.yaml").write_text(renamed(page_states.YAML))
-    with database.transaction(site.registry_url) as connection:
-        for table in schema.metadata.sorted_tables:
-            for row in connection.execute(select(table)).mappings().all():
-                copied = {name: renamed(value) for name, value in row.items()}
-                if copied != dict(row):
-                    numbered = table.autoincrement_column
-                    copied.pop(numbered.name if numbered is not None else "", None)
-                    connection.execute(insert(table).values(**copied))
-        night = connection.scalar(select(schema.nights.c.replay_id).where(schema.nights.c.pipeline == NAME).limit(1))
-    logs = site.home / "logs" / "streams"
-    for path in (
-        site.evidence / REWIND_ID / "verdict-1.json",
-        site.evidence / REWIND_ID / "data-docs-1" / "index.html",
-        site.evidence / night / "night.json",
-        logs / LIVE / "driver.1.log",
-        logs / f"mirror-{TOPIC}" / "driver.1.log",
-    ):
-        for text, written in ((NAME, path), ("orders", type(path)(renamed(str(path))))):
-            written.parent.mkdir(parents=True, exist_ok=True)
-            written.write_text(f"a row of {text}")
-    return night
+    return page_rights.seed(site)
 
 
 @pytest.fixture
@@ -153,31 +104,6 @@ def test_what_nobody_knows_is_told_to_nobody(asked, night):
     for path in ("api/rewinds/rw-none", "api/generations/orders-g9", "api/streams/orders-g9/logs/driver.1.log"):
         answer = asked("read visits").get(f"/rewind/{path}")
         assert (answer.status_code, "basket" in answer.text) == (404, False)
-
-
-TRICKS = [
-    (f"api/rewinds/{renamed(REWIND_ID)}?dag_id=rewind_visits", {}),
-    (f"api/rewinds/{renamed(REWIND_ID)}/evidence/verdict-1.json?dag_id=rewind_visits", {}),
-    ("api/overview?dag_id=rewind_orders", {}),
-    ("metrics?dag_id=rewind_orders", {}),
-    ("pointer/orders?dag_id=rewind_visits", {}),
-    ("api/run?dag_id=rewind_orders&run_id=r1&dag_id=rewind_visits", {}),
-    ("api/run?dag_id=~&run_id=r1", {}),
-    (f"api/compare/{REWIND_ID}/{renamed(REWIND_ID)}", {}),
-    (f"api/compare/{renamed(REWIND_ID)}/{REWIND_ID}", {}),
-    (f"api/rewinds/{REWIND_ID}/evidence/..%2F{renamed(REWIND_ID)}%2Fverdict-1.json", {}),
-    (f"api/rewinds/{REWIND_ID}/docs/..%2F{renamed(REWIND_ID)}%2Fverdict-1.json", {}),
-    (f"api/rewinds/{REWIND_ID}/docs/data-docs-1/..%2F..%2F{renamed(REWIND_ID)}%2Fdata-docs-1%2Findex.html", {}),
-    (f"api/rewinds/{REWIND_ID}%2F..%2F{renamed(REWIND_ID)}", {}),
-    (f"api/streams/{LIVE}/logs/..%2F..%2Forders-g1%2Fdriver.1.log", {}),
-    (f"api/streams/{LIVE}%2F..%2Forders-g1/logs/driver.1.log", {}),
-    ("api/streams/mirror-baskets/logs/driver.1.log", {}),
-    ("api/generations/ORDERS-G1", {}),
-    ("api/generations/orders-g1%00", {}),
-    (f"api/rewinds/{renamed(REWIND_ID)}", {"X-Forwarded-User": "admin"}),
-    (f"api/rewinds/{renamed(REWIND_ID)}", {"X-HTTP-Method-Override": "HEAD"}),
-    (f"api/rewinds/{renamed(REWIND_ID)}", {"If-None-Match": "*"}),
-]
 
 
 @pytest.mark.shows("secure", tricks="21, 0 leaks")

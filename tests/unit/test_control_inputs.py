@@ -285,7 +285,7 @@ output: {topic: out, key: [a]}
 session_time_zone: Europe/Paris
 several_rows: true
 functions: [cleaned]
-approval: {four_eyes: true}
+approval: {four_eyes: true, auto_approve_by: [ada]}
 stream: {trigger: PT1M30S, max_offsets: 7}
 backfill: {chunk_records: 8}
 gates: {lag_records: 9}
@@ -322,6 +322,7 @@ def test_everything_that_can_be_declared(declare):
         session_time_zone="Europe/Paris",
         several_rows=True,
         four_eyes=True,
+        auto_approve_by=("ada",),
         functions=("cleaned",),
         trigger_seconds=90.0,
         max_offsets=7,

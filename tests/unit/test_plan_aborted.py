@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rewind.control import plannings, rewinds
 from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
+from rewind.core.plan import Request
 from rewind.steps import plan as step
 from tests.support.fakes import installation, plan
 
@@ -48,6 +51,16 @@ def test_an_abort_before_it_begins(settings, monkeypatch):
     abort(settings)
     with pytest.raises(RefusedError, match="rewind rw-1 was aborted while it was planned"):
         step.run(settings, "rw-1", "visits_converter", REQUEST)
+
+
+def test_one_that_may_not_be_approved_by_itself_is_not_opened(settings, monkeypatch):
+    made = plan(request=Request("visits_converter", auto_approve=True))
+    made = replace(made, config={**made.config, "auto_approve_by": ["bob"]})
+    monkeypatch.setattr(step, "_made", lambda *_: made)
+    with pytest.raises(RefusedError, match=r"auto_approve: approval\.auto_approve_by does not name whoever asked"):
+        step.run(settings, "rw-1", "visits_converter", REQUEST)
+    with transaction(settings.registry_url) as connection:
+        assert rewinds.find(connection, "rw-1") is None
 
 
 def test_one_that_nobody_aborts_is_opened(settings, monkeypatch):

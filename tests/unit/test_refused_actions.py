@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 from fastapi import HTTPException
 from sqlalchemy import update
 
-from rewind.control import four_eyes, generations, plannings, publications, rewinds, schema, streams
+from rewind.control import approvers, generations, plannings, publications, rewinds, schema, streams
 from rewind.control.database import transaction
+from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.steps import abort
@@ -128,10 +129,41 @@ def test_who_asked_does_not_approve_where_two_are_needed(settings, live_says, pl
         connection.execute(update(schema.generations).values(frozen=frozen))
         made = replace(plan(), config={**plan().config, "four_eyes": plan_says})
         if not refused:
-            four_eyes.refuse_asker(connection, "rw-1", made, person)
+            approvers.refuse_asker(connection, "rw-1", made, person)
             return
         with pytest.raises(RefusedError, match=refused):
-            four_eyes.refuse_asker(connection, "rw-1", made, person)
+            approvers.refuse_asker(connection, "rw-1", made, person)
+
+
+@pytest.mark.parametrize(
+    ("live_says", "plan_says", "person", "asked", "told"),
+    [
+        (None, None, "ada", True, ""),
+        (None, None, "", True, ""),
+        (None, ["ada", "bob"], "ada", True, ""),
+        (None, ["bob"], "ada", True, "does not name ada. Leave it out, and let a person approve"),
+        (["bob"], None, "ada", True, "does not name ada"),
+        (["bob"], ["ada"], "ada", True, "does not name ada"),
+        (None, [], "ada", True, "does not name ada"),
+        (None, ["ada", ""], "", True, "does not name whoever asked, whose name is not known"),
+        (["bob"], ["bob"], "ada", False, ""),
+    ],
+)
+def test_a_pass_approves_by_itself_for_those_who_are_named(settings, live_says, plan_says, person, asked, told):
+    passed = Verdict(1, 1, lifecycle.PASS, {}, {}, {}, [], "", datetime.now(UTC))
+    with transaction(settings.registry_url) as connection:
+        plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person=person)
+        frozen = {**generations.read(connection, OLD).frozen}
+        frozen["config"] = {**frozen["config"], "auto_approve_by": live_says}
+        connection.execute(update(schema.generations).values(frozen=frozen))
+        made = replace(plan(), config={**plan().config, "auto_approve_by": plan_says})
+        made = replace(made, request=replace(made.request, auto_approve=asked))
+        assert approvers.needs_no_person(connection, "rw-1", made, passed) is (asked and not told)
+        if not told:
+            approvers.refuse_auto_approve(connection, "rw-1", made)
+            return
+        with pytest.raises(RefusedError, match=f"auto_approve: approval.auto_approve_by {told}"):
+            approvers.refuse_auto_approve(connection, "rw-1", made)
 
 
 def test_the_page_lets_nobody_approve_their_own_where_two_are_needed(settings, monkeypatch):

@@ -114,7 +114,7 @@ SCHEMA: dict[str, Any] = {
         "approval": {
             "type": "object",
             "additionalProperties": False,
-            "properties": {"four_eyes": {"type": "boolean"}},
+            "properties": {"four_eyes": {"type": "boolean"}, "auto_approve_by": _TEXTS},
         },
         "nightly": {
             "type": "object",

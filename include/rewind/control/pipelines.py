@@ -97,6 +97,7 @@ def parse(name: str, body: Any) -> Pipeline:
         raise RefusedError("pipeline", f"{name!r} has a '.'", cure)
     names.checked(f"{names.mirror_owner(body['source']['topic'])}.lock", "source.topic")
     source, output, stream = body["source"], body["output"], body.get("stream", {})
+    approval = body.get("approval", {})
     trigger = times.parse_duration(stream.get("trigger", "PT1S"), "stream.trigger").total_seconds()
     form, base = (DELTA, output["table"]) if "table" in output else (KAFKA, output["topic"])
     defaults = Pipeline(name, source["topic"], source["schema"], base)
@@ -122,7 +123,8 @@ def parse(name: str, body: Any) -> Pipeline:
         lag_gate=body.get("gates", {}).get("lag_records", defaults.lag_gate),
         late_share=float(body.get("gates", {}).get("late_share", defaults.late_share)),
         null_share=float(body.get("gates", {}).get("null_share", defaults.null_share)),
-        four_eyes=body.get("approval", {}).get("four_eyes", False),
+        four_eyes=approval.get("four_eyes", False),
+        auto_approve_by=tuple(approval["auto_approve_by"]) if "auto_approve_by" in approval else None,
         **_nightly(body),
         expected=tuple(ExpectedChange(e["column"], e.get("rule", "")) for e in expected),
         rules=_rules(body.get("compare", {}), output.get("key", ())),

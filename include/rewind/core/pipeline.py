@@ -125,6 +125,7 @@ class Pipeline:
         rules: Columns whose values may be equal without being the same, each once.
         row_rules: Rows expected to come, to go, or to move into or out of the dead letters; the first one met counts.
         four_eyes: Whether a rewind is approved by another person than the one who asked for it.
+        auto_approve_by: Names of those whose rewinds a passing verdict may approve; None for everybody's.
         nightly_partitions: Source partitions that a nightly replay takes; none for all.
         nightly_share: Share of the keys that it takes.
         expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
@@ -163,6 +164,7 @@ class Pipeline:
     rules: tuple[ColumnRule, ...] = ()
     row_rules: tuple[RowRule, ...] = ()
     four_eyes: bool = False
+    auto_approve_by: tuple[str, ...] | None = None
     nightly_partitions: tuple[int, ...] = ()
     nightly_share: float = 1.0
     expectations: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -197,6 +199,8 @@ def thaw(body: Mapping[str, Any]) -> Pipeline:
     fields["functions"] = tuple(fields.get("functions", ()))
     fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
     fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
+    if fields.get("auto_approve_by") is not None:
+        fields["auto_approve_by"] = tuple(fields["auto_approve_by"])
     fields["nightly_partitions"] = tuple(fields.get("nightly_partitions", ()))
     fields["row_rules"] = tuple(RowRule(**rule) for rule in fields.get("row_rules", ()))
     return Pipeline(**fields)

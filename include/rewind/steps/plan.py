@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from rewind.adapters.mirror_reader import Mirror
 from rewind.adapters.session import session
 from rewind.control import (
+    approvers,
     bundle,
     generations,
     owners,
@@ -69,6 +70,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
     with side_effect("rewind.open"), transaction(settings.registry_url) as connection:
         plannings.refuse_aborted(connection, rewind_id)
         outputs = (made.output_topic, made.dead_letter_topic)
+        approvers.refuse_auto_approve(connection, rewind_id, made)
         owners.check(connection, owners.of_job(pipeline, made.job_id, made.config, outputs))
         rewinds.store_plan(connection, made)
         if not dry_run:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Request
 
-from rewind.control import four_eyes, requests, steering
+from rewind.control import approvers, requests, steering
 from rewind.control.requests import Form
 from rewind.control.snapshot import snapshot
 from rewind.control.status import PipelineView
@@ -89,7 +89,7 @@ def _answer(chosen: str) -> Callable[[Act], Awaitable[str]]:
 
 def _refuse_asker(asked: Act) -> None:
     with snapshot(asked.settings.registry_url) as connection:
-        four_eyes.refuse_asker(connection, asked.rewind.id, asked.rewind.plan, asked.person)
+        approvers.refuse_asker(connection, asked.rewind.id, asked.rewind.plan, asked.person)
 
 
 async def _abort(asked: Act) -> str:

@@ -173,7 +173,13 @@ AIRFLOW = (
     ),
     Fault("unmarked-end-taken-for-good", GUARD, "outcome.judge", "if seen.marked is False:", "if False:"),
     Fault("rejection-goes-on", GUARD, "Approve._answer", 'if given != "approve":', "if False:"),
-    Fault("failure-approved-by-itself", GUARD, "Approve.execute", " and verdict.verdict == lifecycle.PASS", ""),
+    Fault(
+        "failure-approved-by-itself",
+        GUARD,
+        "approvers.needs_no_person",
+        " and verdict.verdict == lifecycle.PASS",
+        "",
+    ),
     Fault("asked-though-answered", COMPARISON, "Approve.execute", "if given is not None:", "if False:"),
     Fault(
         "approve-and-reject-swapped",
