@@ -50,6 +50,26 @@ def test_a_registry_that_stays_locked_asks_for_a_retry(url):
         other.submit(lambda: transaction(url, patience=20).__enter__()).result(20)
 
 
+def test_on_a_server_one_that_falls_silent_within_a_transaction_loses_it(url, monkeypatch):
+    if url.startswith("sqlite"):
+        # A file has nobody who could take a lock from a process that lives.
+        return
+    monkeypatch.setattr(database, "FROZEN_MILLISECONDS", 200)
+
+    def frozen():
+        with transaction(url) as connection:
+            create(connection)
+            with ThreadPoolExecutor(1) as other:
+                # Gets the lock of the one writer, though nobody gave it back.
+                other.submit(lambda: transaction(url, patience=10_000).__enter__()).result(20)
+            generations.find(connection, G1)
+
+    with pytest.raises(RetryError, match=r"^registry .*: (.*idle.in.transaction.*|.*connection.*closed.*)$"):
+        frozen()
+    with transaction(url) as connection:
+        assert generations.find(connection, G1) is None
+
+
 @pytest.mark.parametrize("opened", [transaction, snapshot])
 @pytest.mark.parametrize(
     ("url", "told"),

@@ -175,7 +175,7 @@ def test_each_missing_right_is_named_with_its_command(reach, closed):
     admin.close()
 
 
-@pytest.mark.shows("secure", rights_before_making="22, nothing made without one")
+@pytest.mark.shows("secure", rights_before_making="25, nothing made without one")
 def test_what_a_job_will_need_is_checked_before_anything_is_made(reach, closed):
     broker, admin = real.Broker(reach("PLAIN")), KafkaAdminClient(bootstrap_servers=closed.inner)
     declared, outputs = Pipeline("visits", "source", "a STRING", "made"), ("made-g2", "made-g2-dead")
@@ -197,9 +197,16 @@ def test_what_a_job_will_need_is_checked_before_anything_is_made(reach, closed):
     ]
     for right, name in needed:
         with pytest.raises(DeniedError, match=f"denies {right} on {name} to User:bob. Grant {right} on topic {name},"):
-            rights.before_making(broker, declared, outputs, old)
+            rights.before_making(broker, declared, "visits-g2", outputs, old)
         secured.grant(admin, "bob", right, "topic", name)
-    rights.before_making(broker, declared, outputs, old)
+    for right in ("Describe", "Read", "Delete"):
+        with pytest.raises(
+            DeniedError, match=f"denies {right} on visits-g2 to User:bob. Grant {right} on group visits-g2"
+        ):
+            rights.before_making(broker, declared, "visits-g2", outputs, old)
+        secured.grant(admin, "bob", right, "group", "visits-g2")
+    rights.before_making(broker, declared, "visits-g2", outputs, old)
+    assert broker.group_state("visits-g2") is None, "it was only tried"
     assert not {*outputs, announce.TOPIC} & set(admin.list_topics()), "nothing was made"
     admin.create_topics({name: {"num_partitions": 1} for name in (*outputs, announce.TOPIC)})
     for name in outputs:
@@ -214,9 +221,23 @@ def test_what_a_job_will_need_is_checked_before_anything_is_made(reach, closed):
     secured.grant(admin, "bob", "Describe", "topic", announce.TOPIC)
     for right in ("Write", "Read"):
         with pytest.raises(DeniedError, match=f"denies {right} on {announce.TOPIC} to User:bob"):
-            rights.before_a_switch(broker)
+            rights.before_a_switch(broker, (old,))
         secured.grant(admin, "bob", right, "topic", announce.TOPIC)
-    rights.before_a_switch(broker)
+    rights.before_a_switch(broker, (old,))
+    admin.close()
+
+
+def test_a_group_that_is_there_is_only_asked_about(reach, closed):
+    broker, admin = real.Broker(reach("PLAIN")), KafkaAdminClient(bootstrap_servers=closed.inner)
+    admin.create_topics({"read": {"num_partitions": 1}})
+    secured.grant(admin, "bob", "Read", "topic", "read")
+    secured.grant(admin, "bob", "Read", "group", "there")
+    broker.commit("there", "read", {0: 7})
+    with pytest.raises(DeniedError, match="denies Delete on there to User:bob"):
+        broker.check_group("there", "read")
+    secured.grant(admin, "bob", "Delete", "group", "there")
+    broker.check_group("there", "read")
+    assert broker.group_offsets("there", "read") == {0: 7}
     admin.close()
 
 

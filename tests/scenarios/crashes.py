@@ -72,7 +72,7 @@ class Life:
         self.shop.planned(REWIND, same_code=True)
         self.step("spin_up", "--rewind-id", REWIND)
         self.step("backfill", "--rewind-id", REWIND)
-        job = self._candidate()
+        job = self.candidate()
         self.shop.start(job)
         self.shop.caught_up(job)
         self.shop.step("validate", REWIND)
@@ -129,7 +129,7 @@ class Life:
         with self.shop.registry() as connection:
             return {g.job_id: g.state for g in generations.all_of(connection, self.shop.pipeline)}
 
-    def _candidate(self) -> str:
+    def candidate(self) -> str:
         with self.shop.registry() as connection:
             rewind, _ = rewinds.read_active(connection, REWIND)
             made = generations.read(connection, rewind.job_id)

@@ -23,10 +23,12 @@ from cryptography.x509.oid import NameOID
 from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
+    ACLFilter,
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
     ResourcePattern,
+    ResourcePatternFilter,
     ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -127,6 +129,12 @@ def grant(admin: KafkaAdminClient, user: str, right: str, kind: str, name: str, 
         KINDS[kind], name, ACLResourcePatternType.PREFIXED if prefix else ACLResourcePatternType.LITERAL
     )
     admin.create_acls([ACL(f"User:{user}", "*", RIGHTS[right], ACLPermissionType.ALLOW, pattern)])
+
+
+def revoke(admin: KafkaAdminClient, user: str, right: str, kind: str, name: str) -> None:
+    """Take a right back, whether it was on a name or on all that begin so."""
+    pattern = ResourcePatternFilter(KINDS[kind], name, ACLResourcePatternType.ANY)
+    admin.delete_acls([ACLFilter(f"User:{user}", "*", RIGHTS[right], ACLPermissionType.ALLOW, pattern)])
 
 
 @contextmanager

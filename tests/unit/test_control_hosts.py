@@ -121,7 +121,10 @@ def test_a_silent_driver_is_dead_on_every_host_but_is_not_replaced(settings, hos
     assert (look.state, launches) == (supervise.RUNNING, ["a"])
     assert f"declare-dead {OWNER} --token {token}" in look.message
     host("a")
-    assert driver(settings).state == "alive", "its own host sees the process"
+    told = f"nothing was heard of pid {os.getpid()}, which lives, for 61 s"
+    assert (driver(settings).state, driver(settings).cause) == ("dead", told), (
+        "its own host sees a process that is silent"
+    )
 
 
 def test_ending_all_of_a_host_leaves_the_drivers_of_another(settings, host, launches):

@@ -146,7 +146,7 @@ def test_there_is_no_default_secret():
         for name, value in body.get("environment", {}).items():
             if secret.search(name):
                 asked = re.search(r"\$\{\w+:\?set it in \.env\}", value)
-                # Not needed by who has a PostgreSQL of their own; the image of the one that runs here refuses an empty one.
+                # Whoever has a PostgreSQL needs none; the image of the one that runs here refuses an empty one.
                 of_postgres = "${POSTGRES_PASSWORD:-}" in value
                 assert asked or of_postgres, f"{service}: {name}"
     asked = set(re.findall(r"\$\{(\w+):\?", COMPOSE.read_text()))

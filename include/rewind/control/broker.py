@@ -38,6 +38,8 @@ from rewind.core.world import Topic
 
 TIMEOUT_MILLISECONDS = 15_000
 MADE_SECONDS = 30.0
+NO_PARTITION = 2**31 - 1
+"""A partition that no topic has."""
 COPIED_SETTINGS = ("max.message.bytes", "min.insync.replicas")
 """Topic settings that a new output takes from live's, beside its partition count and clean-up."""
 
@@ -112,6 +114,28 @@ class Broker:
             for name in made:
                 if self._described(admin, name) is None:
                     self._create(admin, name, {"num_partitions": 1}, only_try=True)
+
+    def check_group(self, group: str, topic: str) -> None:
+        """Check that positions of a group on a topic may be committed, and the group be deleted; neither is done.
+
+        Kafka tells the rights on a group only of one that is there. Of another it is asked for what has no effect: to
+        commit a position of a partition that no topic has, and to delete what is not there.
+
+        Raises:
+            DeniedError: This user lacks a right: the first is told.
+        """
+        with self._admin() as admin:
+            with self._allowed("Describe", "group", group):
+                granted = _granted(_coordinated(lambda: _described_group(admin, group)))
+            if granted is not None:
+                for right in ("Read", "Delete"):
+                    if right not in granted:
+                        raise self._denied(right, "group", group)
+                return
+            with self._allowed("Read", "group", group):
+                _coordinated(lambda: _commit_nowhere(admin, group, topic))
+            with self._allowed("Delete", "group", group):
+                _coordinated(lambda: _delete_group(admin, group))
 
     def create_control_topic(self, name: str) -> None:
         """Create a compacted topic of one partition; harmless when it exists."""
@@ -361,6 +385,22 @@ def _coordinated(call: Callable[[], Any], seconds: float = 15) -> Any:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+def _described_group(admin: Any, group: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = admin.describe_groups([group])[group]
+    # The client keeps this one as a text, for a group whose coordinator is not ready.
+    if CoordinatorLoadInProgressError.__name__ in str(found.get("error")):
+        raise CoordinatorLoadInProgressError(group)
+    return found
+
+
+def _commit_nowhere(admin: Any, group: str, topic: str) -> None:
+    # The client raises nothing: it answers with an error of each partition. Kafka looks at the group before its topics.
+    error = admin.alter_group_offsets(group, {TopicPartition(topic, NO_PARTITION): OffsetAndMetadata(0, "", -1)})
+    for kind in error.values():
+        if kind not in (UnknownTopicOrPartitionError, TopicAuthorizationFailedError):
+            raise kind(group)
 
 
 def _delete_group(admin: Any, group: str) -> bool:

@@ -22,6 +22,9 @@ from rewind.control.schema import PROTOCOL, protocol
 from rewind.core.errors import RefusedError, RetryError
 
 BUSY_MILLISECONDS = 30_000
+FROZEN_MILLISECONDS = 10_000
+"""How long PostgreSQL waits for the next word of a transaction, which may hold the lock of the one writer: its process
+froze, or its host is gone. None waits for anything but the registry, so none that works is silent for so long."""
 PATIENCE = "rewind_patience"
 """Execution option of a connection: for how many milliseconds it waits for the lock of the one writer."""
 ASK_AGAIN_SECONDS = (0.000_5, 0.003)
@@ -107,6 +110,7 @@ def _begin_immediate(connection: Connection) -> None:
 def _begin_alone(connection: Connection) -> None:
     # The same promise as on SQLite: what a transaction reads stays true until it ends (ADR 0008).
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_patience(connection)}")
+    connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {FROZEN_MILLISECONDS}")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
 
 
@@ -131,8 +135,8 @@ def transaction(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connect
         with engine(url).connect().execution_options(**{PATIENCE: patience}) as connection, connection.begin():
             yield connection
     except DatabaseError as error:
-        # Its other kinds say that a statement or a value is wrong, not that the registry is.
-        if type(error) not in (DatabaseError, OperationalError):
+        # Its other kinds say that a statement or a value is wrong, not that the registry is, or that it hung up.
+        if type(error) not in (DatabaseError, OperationalError) and not error.connection_invalidated:
             raise
         words = said(error)
         raise RetryError(f"registry {shown(url)}: {words}{damage(words)}") from error

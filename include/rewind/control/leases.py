@@ -24,8 +24,8 @@ from rewind.core.errors import LeaseHeldError, LeaseLostError
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far the clocks of an installation may differ; drivers renew their leases far more often."""
 
-SILENCE = timedelta(seconds=60)
-"""After so long without a renewal a driver on another host counts as dead for those who look: twelve were missed."""
+SILENCE = timedelta(seconds=50)
+"""After so long without a renewal a driver counts as dead for those who look: it missed ten. All see it in a minute."""
 
 _table = schema.leases
 

@@ -20,13 +20,19 @@ class Guarded(Protocol):
     def check_rights(self, held: Mapping[str, Sequence[str]], made: Collection[str] = ()) -> None:
         """Check rights on topics that there are, and that others may be made."""
 
+    def check_group(self, group: str, topic: str) -> None:
+        """Check that positions of a group may be committed, and the group be deleted."""
 
-def before_making(broker: Guarded, pipeline: Pipeline, outputs: Collection[str], live: Generation | None) -> None:
+
+def before_making(
+    broker: Guarded, pipeline: Pipeline, job: str, outputs: Collection[str], live: Generation | None
+) -> None:
     """Check what a new job will need: to read its source and live's output, to make its own, to announce its switch.
 
     Args:
         broker: The broker.
         pipeline: What is declared.
+        job: The job's id, which is its consumer group too.
         outputs: Names of its topics or tables.
         live: The job that it is compared with; None for a first one.
 
@@ -34,9 +40,10 @@ def before_making(broker: Guarded, pipeline: Pipeline, outputs: Collection[str],
         DeniedError: The first right that is missing, with the command that grants it.
     """
     held = {pipeline.source_topic: READ, TOPIC: CONTROL}
-    if live is not None and live.frozen["config"].get("output_format", KAFKA) == KAFKA:
-        held |= dict.fromkeys((live.output_topic, live.dead_letter_topic), READ)
+    if live is not None:
+        held |= dict.fromkeys(_topics(live), READ)
     broker.check_rights(held, (*(outputs if pipeline.output_format == KAFKA else ()), TOPIC))
+    broker.check_group(job, pipeline.source_topic)
 
 
 def when_made(broker: Guarded, outputs: Collection[str]) -> None:
@@ -48,10 +55,38 @@ def when_made(broker: Guarded, outputs: Collection[str]) -> None:
     broker.check_rights(dict.fromkeys(outputs, OUTPUT))
 
 
-def before_a_switch(broker: Guarded) -> None:
-    """Check that a switch can be announced.
+def before_a_backfill(broker: Guarded, pipeline: Pipeline, made: Generation) -> None:
+    """Check what a backfill needs: to see where its source ends, to write, and to say how far it came.
 
     Raises:
-        DeniedError: A right on the control topic is missing.
+        DeniedError: The first right that is missing.
     """
-    broker.check_rights({TOPIC: CONTROL}, (TOPIC,))
+    broker.check_rights({pipeline.source_topic: READ, **dict.fromkeys(_topics(made), OUTPUT)})
+    broker.check_group(made.job_id, pipeline.source_topic)
+
+
+def before_comparing(broker: Guarded, jobs: Collection[Generation]) -> None:
+    """Check that the outputs of jobs can be read.
+
+    Raises:
+        DeniedError: The first right that is missing.
+    """
+    if held := {topic: READ for job in jobs for topic in _topics(job)}:
+        broker.check_rights(held)
+
+
+def before_a_switch(broker: Guarded, jobs: Collection[Generation]) -> None:
+    """Check that a switch between jobs can be announced, with where their outputs ended.
+
+    Raises:
+        DeniedError: The first right that is missing.
+    """
+    read = {topic: ("Read",) for job in jobs for topic in _topics(job)}
+    broker.check_rights({**read, TOPIC: CONTROL}, (TOPIC,))
+
+
+def _topics(job: Generation) -> tuple[str, ...]:
+    """Return the topics of a job's output: none where that is a table."""
+    if job.frozen["config"].get("output_format", KAFKA) != KAFKA:
+        return ()
+    return (job.output_topic, job.dead_letter_topic)

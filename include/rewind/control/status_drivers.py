@@ -83,14 +83,15 @@ def _driver(stream: Stream | None, lease: Lease | None, state: str, now: datetim
 def _held(seen: Driver, lease: Lease, stream: Stream | None, state: str, now: datetime) -> Driver:
     holder = lease.holder
     assert holder is not None
-    if holder.host != socket.gethostname():
-        silence = leases.silent(lease, now)
-        if silence is None:
-            return replace(seen, state="elsewhere")
-        told = f"nothing was heard of {holder.host} for {silence.total_seconds():.0f} s"
-        return replace(seen, state="dead", cause=told)
-    python = holder.processes[0]
-    lives = leases.process_of(python.pid) == python and state not in ENDED
+    python, here = holder.processes[0], holder.host == socket.gethostname()
+    lives = here and leases.process_of(python.pid) == python and state not in ENDED
+    silence = leases.silent(lease, now)
+    if silence is not None and (lives or not here):
+        # All hosts read this alike: that its own one sees a process does not say that it works.
+        of = f"pid {python.pid}, which lives," if here else holder.host
+        return replace(seen, state="dead", cause=f"nothing was heard of {of} for {silence.total_seconds():.0f} s")
+    if not here:
+        return replace(seen, state="elsewhere")
     if lives and holder.step:
         return replace(seen, state=AT_WORK[holder.step], pid=python.pid)
     if not lives or stream is None:

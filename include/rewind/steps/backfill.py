@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import read_state
 from rewind.adapters.session import session_of
-from rewind.control import chunk_log, generations, leases, progress, rewinds
+from rewind.control import chunk_log, generations, leases, progress, rewinds, rights
 from rewind.control.broker import Broker
 from rewind.control.chunk_log import Chunk
 from rewind.control.database import transaction, vector_from_json, vector_to_json
@@ -74,6 +74,7 @@ def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
     if work.generation.handoff is not None:
         log.info("%s has its handoff already: nothing to do", plan.job_id)
         return backfilled.evidence(settings, work.rewind_id, work.plan)
+    rights.before_a_backfill(Broker(settings), work.pipeline, work.generation)
     spark = session_of(work.generation, work.pipeline)
     history = History(spark, settings, work.pipeline, work.generation.topic_id)
     with Guard(settings, plan.job_id, "backfill") as guard:

@@ -88,7 +88,7 @@ def _cut_over(settings: Settings, rewind_id: str) -> dict[str, Any]:
 
 def _switch(settings: Settings, switch: Switch) -> dict[str, Any]:
     verdict = _ready(settings, switch)
-    rights.before_a_switch(Broker(settings))
+    rights.before_a_switch(Broker(settings), (switch.live, switch.candidate))
     _check_consumers(settings, switch)
     recheck = _recheck(settings, switch, verdict)
     with publishing.stopped(settings, switch.live, switch.plan.epoch, switch.rewind_id):

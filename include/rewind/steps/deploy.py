@@ -57,7 +57,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
     )
     if declared.shared:
         share.refuse_leftover(settings, declared)
-    rights.before_making(Broker(settings), declared, (made.output_topic, made.dead_letter_topic), None)
+    rights.before_making(Broker(settings), declared, job_id, (made.output_topic, made.dead_letter_topic), None)
     made = allocate.record(settings, made, rewind_id=None)
     allocate.make(settings, made, code, topic, topic)
     if declared.shared:

@@ -82,7 +82,7 @@ def _check_rights(settings: Settings, broker: Broker, made: Plan) -> None:
     with transaction(settings.registry_url) as connection:
         live = generations.read(connection, made.live_job_id)
     outputs = (made.output_topic, made.dead_letter_topic)
-    rights.before_making(broker, thaw(made.config), outputs, live)
+    rights.before_making(broker, thaw(made.config), made.job_id, outputs, live)
 
 
 def _proven(settings: Settings, made: Plan, rewind_id: str) -> list[str]:

@@ -12,7 +12,8 @@ from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import outputs
 from rewind.adapters.session import session
-from rewind.control import checked, evidence, generations, observing, progress, rewinds, suites, verdicts
+from rewind.control import checked, evidence, generations, observing, progress, rewinds, rights, suites, verdicts
+from rewind.control.broker import Broker
 from rewind.control.checked import Checked
 from rewind.control.database import now, transaction
 from rewind.control.verdicts import Verdict
@@ -105,6 +106,7 @@ def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any
         judged.found = Found({"rows": 0})
         judged.gate((lifecycle.UNCOMPARED, comparing.told(plan.request.reason)))
     else:
+        rights.before_comparing(Broker(settings), jobs)
         _examine(check, judged)
     _store(check, judged)
     counts, beside = dict(judged.found.counts), judged.beside
