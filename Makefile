@@ -18,7 +18,7 @@ TIERS := tests/stage tests/process tests/steps tests/contract tests/spark tests/
 TESTS = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down status logs demo test test-all mutants accept bench lint format lock clean
+.PHONY: help setup up down status logs demo test test-all mutants accept bench audit lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,11 @@ accept: setup ## show what an issue asks for: WHAT=<word>
 
 bench: setup ## measure beside what one would use instead: WHAT=<name>, QUICK=1, ARGS=--record writes docs/performance.md
 	PYTHONPATH=include $(BIN)/python -m benchmarks $(if $(WHAT),--what $(WHAT)) $(if $(QUICK),--quick) $(ARGS)
+
+audit: setup ## look the locked packages up among known vulnerabilities; what cannot be looked up fails
+	$(BIN)/python -m venv $(HOME_FOLDER)/audit
+	$(HOME_FOLDER)/audit/bin/python -m pip install -q --require-hashes -r requirements-audit.txt
+	$(HOME_FOLDER)/audit/bin/pip-audit --strict --require-hashes --disable-pip $(foreach lock,$(wildcard requirements*.txt),-r $(lock))
 
 lint: setup ## check style, types and spelling, as CI and pre-commit do
 	$(BIN)/ruff format --check .

@@ -11,8 +11,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from rewind.control import evidence as evidence_of
 from rewind.control import approvers, rewinds, verdicts
+from rewind.control import evidence as evidence_of
 from rewind.control.database import transaction
 from rewind.control.verdicts import Approval, Verdict
 from rewind.core import comparing, lifecycle, sharing

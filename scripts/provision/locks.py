@@ -8,7 +8,7 @@ from provision.progress import Board
 from provision.uv import Uv
 
 STEP = "locks"
-NAMES = ("requirements-setup", "requirements", "requirements-dev", "requirements-bench")
+NAMES = ("requirements-setup", "requirements", "requirements-dev", "requirements-bench", "requirements-audit")
 OLDEST_PYTHON = "3.11"
 
 

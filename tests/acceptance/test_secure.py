@@ -5,47 +5,40 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import itertools
 import json
-import random
 import re
-import signal
-import time
+import shutil
+import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
+from sqlalchemy import URL, make_url
 
-from rewind.control import announce, database, deaths, generations, leases, manifest, streams, supervise
-from rewind.control.broker import Broker
+from rewind.control import database, generations, leases, streams, supervise
 from rewind.control.database import now
-from rewind.core.errors import RetryError
 from rewind.core.settings import Settings
+from rewind.local.demo.driver import living_drivers
+from tests.scenarios.airflow_life import visit
 from tests.scenarios.crashes import NOTHING_LEFT, REWIND, Life
+from tests.scenarios.hosts import Fleet
+from tests.scenarios.rights import LEAST, Watched
 from tests.support import postgres, secured
-from tests.support.host_agent import FASTER, OWNER, Host
-from tests.support.workshop import Workshop
+from tests.support.host_agent import OWNER
+from tests.support.stage import Stage
+from tests.support.workshop import PROJECT, Workshop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3_600)]
 
 Figure = Callable[[str, object], None]
 RECORDS = 300
 LOOKS = 200
-LEAST = {
-    "topic": {
-        "{source}": ("Read", "DescribeConfigs"),
-        "{output}": ("Create", "Write", "Read", "DescribeConfigs", "Delete"),
-        announce.TOPIC: ("Create", "Write", "Read", "DescribeConfigs"),
-    },
-    "group": {"{name}-": ("Read", "Describe", "Delete"), "mirror-{source}": ("Read", "Describe")},
-}
-"""The rights that a pipeline needs; names stand for all that begin so."""
-
-
 PLANTED = {
     "AIRFLOW__CORE__FERNET_KEY": "planted-fernet",
     "AIRFLOW__API_AUTH__JWT_SECRET": "planted-jwt",
@@ -55,42 +48,6 @@ PLANTED = {
 }
 """What a submit's parent has in its environment, and no driver may get."""
 OF_LOGINS = (secured.PASSWORD, secured.KEY_PASSWORD, secured.CLIENT_SECRET)
-
-
-OF_STEPS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "plan": (
-        ("topic", "{source}", "Read"),
-        ("topic", "{source}", "DescribeConfigs"),
-        ("topic", "{output}", "Create"),
-        ("topic", "{output}", "Read"),
-        ("topic", "{output}", "DescribeConfigs"),
-        ("topic", announce.TOPIC, "Write"),
-        ("topic", announce.TOPIC, "Read"),
-        ("group", "{name}-", "Read"),
-        ("group", "{name}-", "Delete"),
-    ),
-    "backfill": (
-        ("topic", "{source}", "Read"),
-        ("topic", "{source}", "DescribeConfigs"),
-        ("topic", "{output}", "Write"),
-        ("topic", "{output}", "Read"),
-        ("topic", "{output}", "DescribeConfigs"),
-        ("topic", "{output}", "Delete"),
-        ("group", "{name}-", "Read"),
-        ("group", "{name}-", "Delete"),
-    ),
-    "validate": (("topic", "{output}", "Read"), ("topic", "{output}", "DescribeConfigs")),
-    "cut_over": (
-        ("topic", "{output}", "Read"),
-        ("topic", announce.TOPIC, "Write"),
-        ("topic", announce.TOPIC, "Read"),
-    ),
-    "collect_garbage": (
-        ("topic", "{output}", "Delete"),
-        ("group", "{name}-", "Delete"),
-    ),
-}
-"""The rights that a step asks for; it does without all others."""
 
 
 class Counting(Life):
@@ -148,71 +105,6 @@ def test_shows_1_a_life_on_a_secured_broker(
     assert leaks == []
 
 
-class Watched:
-    """A life whose steps run as a user from whom rights are taken, while its streams keep all of theirs."""
-
-    def __init__(self, life: Life, broker: secured.Secured, admin: KafkaAdminClient) -> None:
-        self.life, self.admin, self.shop = life, admin, life.shop
-        self.given = {"source": "life-in", "output": "life-out", "name": "life"}
-        options = broker.written("of-steps", broker.options("PLAIN"))
-        self.environment = {
-            "REWIND_KAFKA_OPTIONS_FILE": str(options),
-            "REWIND_KAFKA_BOOTSTRAP": broker.addresses["PLAIN"],
-        }
-        self.all = {(kind, name, right) for kind, names in LEAST.items() for name in names for right in names[name]}
-        for one in self.all:
-            self.grant(one)
-
-    def grant(self, one: tuple[str, str, str]) -> None:
-        kind, name, right = one
-        secured.grant(self.admin, "bob", right, kind, name.format(**self.given), prefix=True)
-
-    def revoke(self, one: tuple[str, str, str]) -> None:
-        kind, name, right = one
-        secured.revoke(self.admin, "bob", right, kind, name.format(**self.given))
-
-    def world(self) -> dict[str, Any]:
-        """What may not have changed when a step was refused."""
-        with self.shop.registry() as connection:
-            pointer = generations.live(connection, "life")
-            jobs = generations.all_of(connection, "life")
-            ledger = [line for job in jobs for line in manifest.ledger(connection, job.job_id)]
-        topics = sorted(name for name in self.admin.list_topics() if not name.startswith("__"))
-        made = [name for name in topics if name.startswith("life-out-g2")]
-        broker = Broker(self.shop.settings)
-        ends = {name: broker.topic(name).latest for name in made}  # type: ignore[union-attr]
-        folders = sorted(path.name for path in self.shop.settings.generations.iterdir())
-        return {"pointer": pointer, "jobs": [(j.job_id, j.state) for j in jobs], "ledger": ledger} | {
-            "topics": topics,
-            "ends": ends,
-            "folders": folders,
-        }
-
-    def step(self, step: str, *arguments: str) -> int:
-        """Run a step without each right that it asks for, then without any other; return how often it was refused."""
-        for kind, name, right in OF_STEPS[step]:
-            before = self.world()
-            self.revoke((kind, name, right))
-            ended = self.shop.submit(step, *arguments, environment=self.environment)
-            self.grant((kind, name, right))
-            of = re.escape(name.format(**self.given))
-            told = re.search(rf"{kind}: the broker denies (\w+) on {of}\S* to User:bob", ended.output)
-            assert ended.code != 0, f"{step} did without {right} on {kind} {name}"
-            # Without the right that implies it a thing is not even seen.
-            assert told, f"{step} without {right} on {kind} {name}: {ended.output}"
-            assert told[1] in (right, "Describe"), told[0]
-            assert "kafka-acls" in ended.output
-            assert self.world() == before, f"{step} without {right} on {kind} {name}"
-        others = self.all - {*OF_STEPS[step]}
-        for one in others:
-            self.revoke(one)
-        ended = self.shop.submit(step, *arguments, environment=self.environment)
-        assert ended.code == 0, ended.output[-4_000:]
-        for one in others:
-            self.grant(one)
-        return len(OF_STEPS[step])
-
-
 def test_shows_2_each_least_right_is_missed_in_each_step(
     figure: Figure, tmp_path: Path, jars: Path, make_settings: Callable[..., Settings]
 ) -> None:
@@ -247,110 +139,6 @@ def test_shows_2_each_least_right_is_missed_in_each_step(
     figure("rights_missed_in_steps", refused)
 
 
-class Fleet:
-    """Two hosts with a supervisor each and one with the page, over one registry; a driver on one of the first two."""
-
-    def __init__(self, settings: Settings, folder: Path, seed: int) -> None:
-        self.settings, self.folder, self.draw = settings, folder, random.Random(seed)
-        self.boots = 0
-        self.hosts = {name: self.up(name) for name in ("a", "b", "page")}
-        self.looks = self.deaths = self.failures = self.starts = 0
-        self.slowest = 0.0
-
-    def up(self, name: str) -> Host:
-        self.boots += 1
-        return Host(name, f"boot-{self.boots}", self.folder, self.settings)
-
-    def look(self, name: str) -> None:
-        seen = self.hosts[name].asks("look")
-        self.looks += 1
-        self.failures += seen["failed"]
-        assert self.failures <= self.deaths, f"{name} counted a failure of a driver that had not ended"
-        self.starts += seen["started"]
-        if seen["started"] and self.draw.random() < 0.7:
-            self.alive()
-
-    def views(self) -> dict[str, str]:
-        return {name: host.asks("view") for name, host in self.hosts.items()}
-
-    def until(self, shown: Callable[[dict[str, str]], bool], seconds: float) -> float:
-        """Wait until the hosts show something, and return how long that took."""
-        began = time.monotonic()
-        while not shown(views := self.views()):
-            assert time.monotonic() - began < seconds, views
-            time.sleep(0.02)
-        return time.monotonic() - began
-
-    def dead(self) -> None:
-        """Wait until all hosts show the driver as dead, or as about to be started again."""
-        took = self.until(lambda views: set(views.values()) <= {"dead", "waiting"}, 2 * 60 / FASTER)
-        self.slowest = max(self.slowest, took * FASTER)
-
-    def alive(self) -> None:
-        """Wait until all hosts show that it works."""
-        self.until(lambda views: sorted(views.values()) == ["alive", *["elsewhere"] * (len(views) - 1)], 30)
-
-    def where(self) -> str:
-        return next(name for name, state in self.views().items() if state == "alive")
-
-    def freeze(self, host: Host) -> None:
-        """Freeze the driver of a host; not while it holds a file that nobody can take from it."""
-        host.asks(f"signal {signal.SIGSTOP:d}")
-        while self.settings.registry_url.startswith("sqlite") and not self.free():
-            host.asks(f"signal {signal.SIGCONT:d}")
-            time.sleep(self.draw.random() / 100)
-            host.asks(f"signal {signal.SIGSTOP:d}")
-
-    def free(self) -> bool:
-        try:
-            with database.transaction(self.settings.registry_url, 200):
-                return True
-        except RetryError:
-            return False
-
-    def something_happens(self) -> str:
-        name, did = self.where(), self.draw.choice(["nothing", "kill", "freeze", "cut", "vanish"])
-        host = self.hosts[name]
-        other = {"a": "b", "b": "a"}[name]
-        if did == "kill":
-            assert len(host.asks(f"signal {signal.SIGKILL:d}")) == 1
-            self.deaths += 1
-            # The other one may look first, and must wait for this one.
-            self.look(other)
-            self.dead()
-        elif did in ("freeze", "cut"):
-            self.freeze(host) if did == "freeze" else host.cut(off=True)
-            self.look(self.draw.choice("ab"))
-            self.dead()
-            self.look(other)
-            host.asks(f"signal {signal.SIGCONT:d}") if did == "freeze" else host.cut(off=False)
-            self.alive()
-        elif did == "vanish":
-            host.vanish()
-            self.deaths += 1
-            del self.hosts[name]
-            self.look(other)
-            self.dead()
-            with database.transaction(self.settings.registry_url) as connection:
-                token = deaths.held(connection, OWNER).token
-            deaths.declare(self.settings, OWNER, token, "ann", "its host is gone")
-            self.look(other)
-            self.hosts[name] = self.up(name)
-        return did
-
-    def end(self) -> None:
-        for host in self.hosts.values():
-            host.vanish()
-
-    def writers(self) -> list[tuple[float, float, int]]:
-        """Return when each driver wrote first and last, and with which token, in order."""
-        spans: dict[tuple[str, str, str], list[float]] = {}
-        for line in (self.folder / "writes").read_text().splitlines():
-            at, *who = line.split()
-            spans.setdefault((who[0], who[1], who[2]), []).append(float(at))
-        return sorted((min(at), max(at), int(token)) for (token, _, _), at in spans.items())
-
-
 @pytest.mark.parametrize("database_of", ["SQLite", "PostgreSQL"])
 def test_shows_5_two_supervisors_and_a_page_on_hosts_of_their_own(
     figure: Figure, tmp_path: Path, make_settings: Callable[..., Settings], database_of: str
@@ -377,6 +165,167 @@ def test_shows_5_two_supervisors_and_a_page_on_hosts_of_their_own(
     figure(f"hosts_{database_of}_happened", dict(did))
     figure(f"hosts_{database_of}_looks_starts_deaths", [fleet.looks, fleet.starts, fleet.deaths])
     figure(f"hosts_{database_of}_slowest_dead_shown_s", round(fleet.slowest))
+
+
+IN_USER, IN_QUERY, TOKEN = "planted-in-user", "planted-in-query", "planted-read-token-of-forty-characters-000"
+
+
+def test_shows_4_no_secret_of_a_stack_is_found(figure: Figure, tmp_path: Path, jars: Path) -> None:
+    """A life on a real scheduler, with a plan that is refused and a registry that is away for a moment."""
+    token = tmp_path / "read-token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    with postgres.server() as url:
+        # The server asks nobody for a password, so that both of Airflow's and of ours may be planted.
+        of_airflow = make_url(postgres.another(url, "airflow")).set(password=IN_USER)
+        of_registry = make_url(postgres.another(url, "rewind")).update_query_dict({"password": IN_QUERY})
+        chosen = {
+            "REWIND_AIRFLOW_DATABASE": of_airflow.render_as_string(hide_password=False),
+            "REWIND_REGISTRY_URL": of_registry.render_as_string(hide_password=False),
+            "REWIND_READ_TOKEN_FILE": str(token),
+            "AIRFLOW_CONN_KAFKA": PLANTED["AIRFLOW_CONN_KAFKA"],
+            "SPARK_CONF_DIR": str(with_event_log(tmp_path)),
+        }
+        stage = Stage(tmp_path / "home", jars, "told", 2, environment=chosen)
+        try:
+            stage.shop.produce(*(visit(n) for n in range(100)))
+            stage.deploy()
+            refused, _ = stage.begin(**{"from": '{"told-in":{"0":999}}'})
+            assert stage.ended(stage.rewind_dag, refused) == "failed"
+            stage.succeeded(stage.rewind_dag, stage.start(stage.rewind_dag, {"same_code": True}))
+            keys = configparser.ConfigParser(interpolation=None)
+            keys.read(stage.home / "airflow" / "airflow.cfg")
+            secret = {
+                "Airflow's Fernet key": keys["core"]["fernet_key"],
+                "Airflow's session key": keys["api"]["secret_key"],
+                "Airflow's JWT secret": keys["api_auth"]["jwt_secret"],
+                "a database's password in the user part": IN_USER,
+                "a database's password in the query": IN_QUERY,
+                "a connection": "planted-connection",
+                "the read token": TOKEN,
+            }
+            found = {
+                place: sorted(name for name, text in secret.items() if text.encode() in body)
+                for place, body in looked_at(stage, tmp_path, (of_airflow, of_registry))
+            }
+        finally:
+            stage.down()
+    figure("places_looked_at_for_secrets", len(found))
+    figure("secrets_of_a_stack", len(secret))
+    # Airflow's own file of settings, and what a driver logs in by.
+    holds = {"airflow.cfg": 4, "keys.json": 3, "stack.json": 2, "environment of a driver": 1}
+    assert {place: names for place, names in found.items() if names and len(names) != holds.get(place)} == {}
+
+
+def looked_at(stage: Stage, folder: Path, databases: Sequence[URL]) -> Iterator[tuple[str, bytes]]:
+    """Yield each place where a secret could be, and what stands there.
+
+    Files of the stack and of Spark's events; all that Airflow and the registry keep, XComs and rendered templates among
+    it; the arguments of all processes, and the environments of drivers.
+    """
+    for path in (*stage.home.rglob("*"), *(folder / "events").rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            # What only the stack's owner reads.
+            private = path.parent.name in ("airflow", "stack") and path.stat().st_mode & 0o777 == 0o600
+            own = path.name if private else str(path)
+            yield own, path.read_bytes()
+    for url in databases:
+        plain = url.set(drivername="postgresql", password=None, query={}).render_as_string()
+        dumped = subprocess.run(["pg_dump", plain], capture_output=True, check=True).stdout
+        assert b"COPY public." in dumped
+        yield f"database {url.database}", dumped
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield f"arguments of {path.name}", (path / "cmdline").read_bytes()
+    drivers = [pid for owner in (stage.live(), stage.shop.mirror) for pid in living_drivers(owner)]
+    assert len(drivers) == 2
+    for pid in drivers:
+        yield "environment of a driver", Path(f"/proc/{pid}/environ").read_bytes()
+
+
+TEAM = {
+    "COMPOSE_PROFILES": "",
+    "AIRFLOW_FERNET_KEY": "fernet",
+    "AIRFLOW_JWT_SECRET": "jwt",
+    "AIRFLOW_SECRET_KEY": "session",
+    "AIRFLOW_ADMIN_PASSWORD": "of admin",
+    "AIRFLOW_VIEWER_PASSWORD": "of viewer",
+    "AIRFLOW__API__BASE_URL": "https://airflow.example.com",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql+psycopg://airflow:p%40w@db.example.com/airflow?sslmode=verify-full",
+    "AIRFLOW__METRICS__OTEL_ON": "True",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+    "REWIND_DRIVER_ENVIRONMENT": "AWS_*",
+    "REWIND_KAFKA_BOOTSTRAP": "k1.example.com:9093,k2.example.com:9093",
+    "REWIND_KAFKA_OPTIONS_FILE": "/rewind/kafka-options.json",
+    "REWIND_MIRROR_RETAIN_HOURS": "24",
+    "REWIND_NOTIFIER": "a.b.Notifier",
+    "REWIND_NOTIFIER_ARGS": '{"slack_conn_id": "team"}',
+    "REWIND_READ_TOKEN_FILE": "/rewind/read-token",
+    "REWIND_REGISTRY_URL": "postgresql+psycopg://rewind@db.example.com/rewind?password=a%26b&sslmode=verify-full",
+    "REWIND_SPARK_MASTER": "spark://spark.example.com:7077",
+}
+"""What a team writes into `.env` that has its own Kafka, Spark and PostgreSQL."""
+UNDER = {
+    "AIRFLOW_FERNET_KEY": "AIRFLOW__CORE__FERNET_KEY",
+    "AIRFLOW_JWT_SECRET": "AIRFLOW__API_AUTH__JWT_SECRET",
+    "AIRFLOW_SECRET_KEY": "AIRFLOW__API__SECRET_KEY",
+}
+"""By which name a setting arrives, where that is another one."""
+HERE_ALONE = ("COMPOSE_PROFILES", "POSTGRES_PASSWORD", "KAFKA_CLUSTER_ID")
+"""Settings of what runs here where a team has nothing of its own."""
+
+
+@pytest.fixture(scope="module")
+def compose(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mapping[str, str]], dict[str, Any]]:
+    """What Compose's own loader makes of the deployment and a `.env`: `compose({"COMPOSE_PROFILES": ""})`."""
+    folder = tmp_path_factory.mktemp("compose")
+    loader = folder / "loader"
+    assert shutil.which("go"), "Compose's loader is a library of Go: install Go"
+    source = PROJECT / "tests" / "support" / "compose_loader"
+    subprocess.run(["go", "build", "-o", str(loader), "."], cwd=source, check=True)
+    shutil.copy(PROJECT / "docker-compose.yaml", folder)
+
+    def load(chosen: Mapping[str, str]) -> dict[str, Any]:
+        (folder / ".env").write_text("".join(f"{name}='{value}'\n" for name, value in chosen.items()))
+        done = subprocess.run([str(loader), str(folder)], capture_output=True, text=True, check=False, env={})
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return load
+
+
+def test_shows_6_a_team_with_its_own_parts(figure: Figure, compose: Callable[[Mapping[str, str]], Any]) -> None:
+    services = compose(TEAM)["services"]
+    assert sorted(services) == ["api-server", "dag-processor", "init", "scheduler", "spark-history", "triggerer"]
+    of_airflow = {name: body["environment"] for name, body in services.items() if name != "spark-history"}
+    arrived = 0
+    for name, value in TEAM.items():
+        if name in HERE_ALONE:
+            continue
+        where = ["init"] if name.endswith(("ADMIN_PASSWORD", "VIEWER_PASSWORD")) else list(of_airflow)
+        found = {service for service in of_airflow if of_airflow[service].get(UNDER.get(name, name)) == value}
+        assert found == set(where), name
+        arrived += 1
+    connection = json.loads(of_airflow["scheduler"]["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert connection["host"] == TEAM["REWIND_SPARK_MASTER"]
+    named = set(re.findall(r"^#?([A-Z][A-Z_]+)=", (PROJECT / ".env.example").read_text(), re.MULTILINE))
+    assert named == {*TEAM, *HERE_ALONE}, "every setting that is documented arrives"
+    figure("compose_settings_that_arrive", arrived)
+
+
+def test_shows_6_what_runs_here_and_what_is_missing(compose: Callable[[Mapping[str, str]], Any]) -> None:
+    needed = {name: value for name, value in TEAM.items() if name in UNDER or name.endswith("_PASSWORD")}
+    here = {"COMPOSE_PROFILES": "kafka,postgres,spark", "POSTGRES_PASSWORD": "pw", "KAFKA_CLUSTER_ID": "id"}
+    services = compose(needed | here)["services"]
+    assert {"kafka", "kafka-ui", "postgres", "spark-master", "spark-worker-1", "spark-worker-2"} <= set(services)
+    made = services["scheduler"]["environment"]
+    assert made["REWIND_REGISTRY_URL"] == "postgresql+psycopg://rewind:pw@postgres/rewind"
+    assert services["postgres"]["environment"]["POSTGRES_PASSWORD"] == "pw"
+    assert services["kafka"]["environment"]["CLUSTER_ID"] == "id"
+    for name in needed:
+        with pytest.raises(AssertionError, match=f"{name} is missing a value: set it in .env"):
+            compose({other: value for other, value in (needed | here).items() if other != name})
 
 
 def with_event_log(folder: Path) -> Path:

@@ -82,6 +82,9 @@ def test_where_nobody_is_denied_anything_all_rights_are_there_and_nothing_is_mad
     kafka.make(name)
     every = ("Read", "Write", "Create", "Delete", "Describe", "DescribeConfigs")
     kafka.check_rights({name: every, f"{name}-none": ("Read",)}, [f"{name}-new", name, f"{name}-none"])
+    kafka.check_group(f"{name}-group", name)
+    kafka.check_group(f"{name}-group")
+    assert kafka.group_state(f"{name}-group") is None
     assert kafka.topic(f"{name}-new") is None
     assert kafka.topic(f"{name}-none") is None
 

@@ -19,6 +19,7 @@ import yaml
 
 from rewind.core.settings import from_environment
 from rewind.local import ports
+from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.stack import POOL
 from rewind.web import offers
 from tests.support import page_rights, page_states
@@ -116,9 +117,10 @@ def team(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[tuple
     settings.data.mkdir(parents=True)
     page_states.declare(settings)
     night = page_rights.seed(settings)
-    run = [sys.executable, str(PROJECT / "deploy" / "airflow" / "prepare.py")]
+    deploy = PROJECT / "deploy" / "airflow"
+    run, again = ([sys.executable, str(deploy / name)] for name in ("prepare.py", "rights.py"))
     # Again, as at each upgrade, and for pipelines that came.
-    for command in (run, run, ["airflow", "dags", "reserialize"]):
+    for command in (run, again, ["airflow", "dags", "reserialize"]):
         subprocess.run(command, env=environment, check=True)
     subprocess.run([sys.executable, "-c", MAKE_PERSONS, json.dumps(PERSONS), PASSWORD], env=environment, check=True)
     port = ports.choose("port", None, home / "port")
@@ -152,6 +154,13 @@ def test_init_makes_what_airflow_needs(team: tuple[Team, str]) -> None:
     assert (home / "home" / "events").is_dir()
     with sqlite3.connect(home / "home" / "registry.db") as registry:
         assert registry.execute("select count(*) from alembic_version").fetchone() == (1,)
+
+
+def test_the_command_line_acts_as_one_of_its_users(team: tuple[Team, str]) -> None:
+    api = AirflowApi(team[0].base, f"{NAME}_operator", PASSWORD)
+    assert api.trigger(f"nightly_replay_{NAME}", {})["triggering_user_name"] == f"{NAME}_operator"
+    with pytest.raises(AirflowApiError, match="403"):
+        api.trigger(f"nightly_replay_{OTHER}", {})
 
 
 def test_each_dag_of_a_pipeline_is_one_of_its_roles(team: tuple[Team, str]) -> None:

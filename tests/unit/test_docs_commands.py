@@ -85,6 +85,13 @@ def test_make_targets_of_the_documents_are_there():
     assert asked <= there
 
 
+def test_an_audit_of_packages_fails_where_it_could_look_at_nothing():
+    """F24: without it, packages that no service knows are passed over and the audit ends green."""
+    line = next(text for text in (PROJECT / "Makefile").read_text().splitlines() if "pip-audit " in text)
+    assert {"--strict", "--require-hashes"} <= set(line.split())
+    assert "$(wildcard requirements*.txt)" in line
+
+
 def test_every_command_has_a_place_in_the_documents():
     known = {path.split("/")[1] for path in _paths() if path}
     assert known <= {shlex.split(command)[0] for command in ALL} | FOR_GOOD

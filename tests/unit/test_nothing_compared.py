@@ -193,6 +193,7 @@ def test_states_that_were_not_there_are_an_error(found, before, becomes):
 def test_a_check_with_an_empty_horizon_is_an_error_that_says_what_to_do(opened, monkeypatch):
     looks = []
     monkeypatch.setattr(validate, "session", lambda *_: None)
+    monkeypatch.setattr(validate.rights, "before_comparing", lambda *_: None)
     monkeypatch.setattr(validate, "horizon_of", lambda *_: {0: OffsetRange(7, 7)})
     monkeypatch.setattr(validate.nothing_compared, "awaited", lambda look: looks.append(look()) or looks[0])
     monkeypatch.setattr(validate.taken_up, "go_on", lambda *_: None)

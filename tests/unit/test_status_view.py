@@ -285,6 +285,9 @@ def test_a_jvm_without_its_python_is_an_orphan(settings, registry):
     deployed(registry)
     hold(registry, "visits_converter-g1", GONE, leases.process_of(os.getpid()))
     assert driver_state(settings, registry).state == "orphan"
+    # Nobody renews its lease, and yet something of it is there.
+    registry.execute(update(schema.leases).values(renewed_at=database.now() - timedelta(minutes=5)))
+    assert driver_state(settings, registry).state == "orphan"
 
 
 def test_a_driver_of_an_ended_job_is_an_orphan(settings, registry):

@@ -115,8 +115,8 @@ class Broker:
                 if self._described(admin, name) is None:
                     self._create(admin, name, {"num_partitions": 1}, only_try=True)
 
-    def check_group(self, group: str, topic: str) -> None:
-        """Check that positions of a group on a topic may be committed, and the group be deleted; neither is done.
+    def check_group(self, group: str, topic: str = "") -> None:
+        """Check that a group may be deleted, and its positions on a topic, if one is named, committed; neither is done.
 
         Kafka tells the rights on a group only of one that is there. Of another it is asked for what has no effect: to
         commit a position of a partition that no topic has, and to delete what is not there.
@@ -128,12 +128,13 @@ class Broker:
             with self._allowed("Describe", "group", group):
                 granted = _granted(_coordinated(lambda: _described_group(admin, group)))
             if granted is not None:
-                for right in ("Read", "Delete"):
+                for right in ("Read", "Delete") if topic else ("Delete",):
                     if right not in granted:
                         raise self._denied(right, "group", group)
                 return
-            with self._allowed("Read", "group", group):
-                _coordinated(lambda: _commit_nowhere(admin, group, topic))
+            if topic:
+                with self._allowed("Read", "group", group):
+                    _coordinated(lambda: _commit_nowhere(admin, group, topic))
             with self._allowed("Delete", "group", group):
                 _coordinated(lambda: _delete_group(admin, group))
 

@@ -19,6 +19,7 @@ from rewind.control import (
     nights,
     owners,
     rewinds,
+    rights,
     schema,
     shared_outputs,
     streams,
@@ -28,6 +29,7 @@ from rewind.control import (
 from rewind.control.broker import Broker
 from rewind.control.database import now, transaction
 from rewind.control.manifest import Entry
+from rewind.control.snapshot import snapshot
 from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import DeniedError, LeaseHeldError, RefusedError, RetryError
@@ -85,8 +87,15 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 
     Raises:
         RefusedError: Its grace is not over, or its state forbids it.
+        DeniedError: A right to see or to delete what it owns is missing: it stands by as before.
         RetryError: Its driver does not end, or this clock is not that of the drivers.
     """
+    with snapshot(settings.registry_url) as connection:
+        until = generations.grace_until(connection, job_id)
+        over = _grace_is_over(until, job_id in rewinds.watched_standbys(connection))
+    if over:
+        # Before it is drained: where a right is missing it stands by as before.
+        _check_rights(settings, job_id)
     with side_effect("standby.drain"), transaction(settings.registry_url) as connection:
         state = generations.read(connection, job_id).state
         until = generations.grace_until(connection, job_id)
@@ -147,6 +156,7 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
             raise LeaseHeldError(f"{job_id} has a living driver: {lease.holder}")
         owners.refuse_contested(connection, job_id)
         entries = manifest.withdraw(connection, job_id)
+    _check_rights(settings, job_id)
     found = [_look(settings, generation, entry) for entry in entries if entry.state != manifest.DELETED]
     lines = [_delete(settings, generation, each) for each in found]
     refused = [line["name"] for line in lines if line["result"] == "refused"]
@@ -156,6 +166,13 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
         generations.move(connection, job_id, lifecycle.COLLECTED)
         owners.release(connection, job_id)
     return lines
+
+
+def _check_rights(settings: Settings, job_id: str) -> None:
+    with transaction(settings.registry_url) as connection:
+        entries = [entry for entry in manifest.read(connection, job_id) if entry.state != manifest.DELETED]
+    topics, groups = ([e.name for e in entries if e.kind == kind] for kind in (manifest.TOPIC, manifest.GROUP))
+    rights.before_a_collection(Broker(settings), topics, groups)
 
 
 def _grace_is_over(until: datetime | None, watched: bool) -> bool:

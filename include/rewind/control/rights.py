@@ -20,8 +20,8 @@ class Guarded(Protocol):
     def check_rights(self, held: Mapping[str, Sequence[str]], made: Collection[str] = ()) -> None:
         """Check rights on topics that there are, and that others may be made."""
 
-    def check_group(self, group: str, topic: str) -> None:
-        """Check that positions of a group may be committed, and the group be deleted."""
+    def check_group(self, group: str, topic: str = "") -> None:
+        """Check that a group may be deleted, and its positions on a topic, where one is named, committed."""
 
 
 def before_making(
@@ -81,8 +81,20 @@ def before_a_switch(broker: Guarded, jobs: Collection[Generation]) -> None:
     Raises:
         DeniedError: The first right that is missing.
     """
-    read = {topic: ("Read",) for job in jobs for topic in _topics(job)}
+    read = {topic: READ for job in jobs for topic in _topics(job)}
     broker.check_rights({**read, TOPIC: CONTROL}, (TOPIC,))
+
+
+def before_a_collection(broker: Guarded, topics: Collection[str], groups: Collection[str]) -> None:
+    """Check that what a job owns may be deleted.
+
+    Raises:
+        DeniedError: The first right that is missing.
+    """
+    if topics:
+        broker.check_rights(dict.fromkeys(topics, ("Delete",)))
+    for group in groups:
+        broker.check_group(group)
 
 
 def _topics(job: Generation) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ FAULTS = (
         "damaged-registry-for-a-bug",
         REACTION,
         "database.transaction",
-        "if type(error) not in (DatabaseError, OperationalError):",
+        "if type(error) not in (DatabaseError, OperationalError) and not error.connection_invalidated:",
         "if True:",
     ),
     Fault("newer-protocol-spoken", GUARD, "check_protocol", "if number > PROTOCOL:", "if False:"),
