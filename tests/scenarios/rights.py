@@ -51,6 +51,7 @@ OF_STEPS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("topic", announce.TOPIC, "Read"),
     ),
     "collect_garbage": (
+        ("topic", "{output}", "DescribeConfigs"),
         ("topic", "{output}", "Delete"),
         ("group", "{name}-", "Delete"),
     ),

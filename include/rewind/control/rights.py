@@ -92,7 +92,7 @@ def before_a_collection(broker: Guarded, topics: Collection[str], groups: Collec
         DeniedError: The first right that is missing.
     """
     if topics:
-        broker.check_rights(dict.fromkeys(topics, ("Delete",)))
+        broker.check_rights(dict.fromkeys(topics, ("DescribeConfigs", "Delete")))
     for group in groups:
         broker.check_group(group)
 
