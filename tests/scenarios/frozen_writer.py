@@ -65,7 +65,7 @@ class Life:
     def through(self, point: str) -> int:
         """Freeze the driver at a point, declare it dead, let it wake; return in how many batches it then wrote."""
         frozen = self.freeze(point)
-        deaths.declare(self.shop.settings, self.owner, frozen.token, "tester", f"stopped at {point}")
+        deaths.declare(self.shop.settings, self.owner, frozen.token, "tester", f"stopped at {point}", stopped=True)
         self.produce()
         self.shop.start(self.owner)
         self.shop.caught_up(self.owner)

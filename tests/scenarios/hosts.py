@@ -100,7 +100,7 @@ class Fleet:
             self.dead()
             with database.transaction(self.settings.registry_url) as connection:
                 token = deaths.held(connection, OWNER).token
-            deaths.declare(self.settings, OWNER, token, "ann", "its host is gone")
+            deaths.declare(self.settings, OWNER, token, "ann", "its host is gone", stopped=True)
             self.look(other)
             self.hosts[name] = self.up(name)
         return did

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from rewind.cli import main
-from rewind.control import deaths, leases, schema, streams
-from rewind.control.database import transaction
+from rewind.control import deaths, guard, leases, schema, streams
+from rewind.control.database import now, transaction
 from rewind.control.guard import Guard, lock_file
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, WorldMovedError
 from tests.support.fakes import installation
@@ -49,7 +50,7 @@ def frozen(settings, project):
 def test_only_a_declaration_lets_another_driver_in(settings, frozen):
     with pytest.raises(LeaseHeldError), Guard(settings, OWNER):
         pass
-    assert deaths.declare(settings, OWNER, 1, "ann", "its host burnt").token == 1
+    assert deaths.declare(settings, OWNER, 1, "ann", "its host burnt", stopped=True).token == 1
     with transaction(settings.registry_url) as connection:
         row = connection.execute(select(schema.deaths)).one()
         assert (row.owner, row.token, row.person, row.reason) == (OWNER, 1, "ann", "its host burnt")
@@ -57,8 +58,8 @@ def test_only_a_declaration_lets_another_driver_in(settings, frozen):
         assert streams.needed(connection, OWNER).launched is None
         with pytest.raises(LeaseLostError, match="token 1 has lost to 2"):
             leases.renew(connection, OWNER, 1)
-    with Guard(settings, OWNER) as guard:
-        assert guard.token == 3
+    with Guard(settings, OWNER) as held:
+        assert held.token == 3
         with pytest.raises(WorldMovedError, match=f"token: {OWNER} is held with token 3, not 1"):
             deaths.declare(settings, OWNER, 1, "ann", "once more")
 
@@ -76,6 +77,22 @@ def test_what_was_not_declared_stays(settings, frozen):
     assert lock_file(settings.home, OWNER).exists()
 
 
+def test_one_that_may_only_have_lost_the_registry_keeps_its_lease_until_it_has_ended_itself(settings, frozen):
+    def silent(seconds):
+        with transaction(settings.registry_url) as connection:
+            connection.execute(update(schema.leases).values(renewed_at=now() - timedelta(seconds=seconds)))
+
+    silent(guard.REGISTRY_AWAY_SECONDS + 55)
+    with pytest.raises(
+        RefusedError, match=r"token: a driver of \S+ that only lost the registry may write until .* --stopped"
+    ):
+        deaths.declare(settings, OWNER, 1, "ann", "looked dead")
+    with transaction(settings.registry_url) as connection:
+        assert leases.read(connection, OWNER).token == 1
+    silent(guard.REGISTRY_AWAY_SECONDS + 61)
+    assert deaths.declare(settings, OWNER, 1, "ann", "looked dead").token == 1
+
+
 def test_the_command_tells_before_it_acts(settings, frozen, monkeypatch, capsys):
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
@@ -85,22 +102,22 @@ def test_the_command_tells_before_it_acts(settings, frozen, monkeypatch, capsys)
     assert "lives, or may live" in told
     assert f"rewind declare-dead {OWNER} --token 1 --reason" in told
     assert main.main(["declare-dead", OWNER, "--token", "1"]) == RefusedError.exit_code
-    assert main.main(["declare-dead", OWNER, "--token", "1", "--reason", "stopped by hand"]) == 0
+    assert main.main(["declare-dead", OWNER, "--token", "1", "--reason", "stopped by hand", "--stopped"]) == 0
     assert "is declared dead" in capsys.readouterr().out
 
 
 def test_a_driver_that_has_lost_is_told_without_the_registry(settings):
-    with Guard(settings, OWNER) as guard:
-        guard.check_token()
-        deaths.declare(settings, OWNER, 1, "ann", "looked dead")
+    with Guard(settings, OWNER) as held:
+        held.check_token()
+        deaths.declare(settings, OWNER, 1, "ann", "looked dead", stopped=True)
         with pytest.raises(LeaseLostError):
-            guard.check()
+            held.check()
 
 
 def test_the_lease_of_a_step_can_be_declared_dead_too(settings):
     gone = leases.Holder("burnt", "boot", (leases.Process(1, 1),), 1)
     with transaction(settings.registry_url) as connection:
         leases.take(connection, "rw-1.backfill", gone)
-    deaths.declare(settings, "rw-1.backfill", 1, "ann", "its host burnt")
+    deaths.declare(settings, "rw-1.backfill", 1, "ann", "its host burnt", stopped=True)
     with transaction(settings.registry_url) as connection:
         assert leases.take(connection, "rw-1.backfill", gone) == 3

@@ -38,6 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     dead.add_argument("owner", help="a job id, or mirror-<topic>")
     dead.add_argument("--token", type=int, help="the token that is meant; without it, who holds which is told")
     dead.add_argument("--reason", default="", help="how you know, for the history")
+    dead.add_argument("--stopped", action="store_true", help="you have seen its processes gone, or frozen")
     dead.set_defaults(func=_declare_dead)
 
 
@@ -87,7 +88,7 @@ def _declare_dead(arguments: argparse.Namespace) -> int:
     settings, owner, token = context.settings(), arguments.owner, arguments.token
     if token is None:
         return _tell_holder(arguments, settings)
-    deaths.declare(settings, owner, token, getpass.getuser(), arguments.reason)
+    deaths.declare(settings, owner, token, getpass.getuser(), arguments.reason, stopped=arguments.stopped)
     text = f"{owner}: the holder of token {token} is declared dead; its supervisor starts another driver"
     output.tell(arguments, {"owner": owner, "token": token, "declared_dead": True}, [text])
     return 0
@@ -102,6 +103,8 @@ def _tell_holder(arguments: argparse.Namespace, settings: Settings) -> int:
     lines = [
         f"{owner}: token {found.token} is held by {found.holder}, which {lives}",
         f"if it is dead: rewind declare-dead {owner} --token {found.token} --reason '<how you know>'",
+        "add --stopped if you saw its processes gone or frozen; one that only lost the registry has ended itself at "
+        f"{found.renewed_at + deaths.CUT_OFF:%H:%M:%S}Z",
     ]
     output.tell(arguments, {"owner": owner, "token": found.token, "holder": found.holder, "alive": alive}, lines)
     return 0

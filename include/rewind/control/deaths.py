@@ -7,6 +7,7 @@ that was alive after all finds its token lost: it records nothing, begins no bat
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 
 from sqlalchemy import Connection, insert, update
 
@@ -30,7 +31,11 @@ def held(connection: Connection, owner: str) -> Lease:
     return found
 
 
-def declare(settings: Settings, owner: str, token: int, person: str, reason: str) -> Lease:
+CUT_OFF = timedelta(seconds=guard.REGISTRY_AWAY_SECONDS) + timedelta(minutes=1)
+"""After so long without a renewal a stream's driver that only lost the registry has ended itself, its batch too."""
+
+
+def declare(settings: Settings, owner: str, token: int, person: str, reason: str, *, stopped: bool = False) -> Lease:
     """Declare the driver that holds a token dead; the next look of the supervisor starts another one.
 
     Args:
@@ -39,12 +44,14 @@ def declare(settings: Settings, owner: str, token: int, person: str, reason: str
         token: The token that the operator has seen: a later holder is never meant.
         person: Who says so.
         reason: Why, for the history.
+        stopped: That its processes were seen to be gone, or frozen. Otherwise one that only lost the registry may
+            still write, and its lease does not end before it has ended itself.
 
     Returns:
         The lease as it was held.
 
     Raises:
-        RefusedError: Nobody holds the lease, or no reason is given.
+        RefusedError: Nobody holds the lease, no reason is given, or the driver may still write.
         WorldMovedError: Another token holds it.
     """
     if not reason.strip():
@@ -54,13 +61,29 @@ def declare(settings: Settings, owner: str, token: int, person: str, reason: str
         if found.token != token:
             cure = "Look again: a new driver may live"
             raise WorldMovedError("token", f"{owner} is held with token {found.token}, not {token}", cure)
+        if not stopped:
+            _refuse_cut_off(found)
         _record(connection, found, person, reason)
         pipeline = audit.of_owner(connection, owner)
-        audit.note(connection, audit.Act(person, "declare-dead", pipeline, owner, {"token": token, "reason": reason}))
+        audit.note(
+            connection,
+            audit.Act(person, "declare-dead", pipeline, owner, {"token": token, "reason": reason, "stopped": stopped}),
+        )
         streams.set_launched(connection, owner, None)
     # The frozen driver keeps its lock on the file that it opened; the next one makes another.
     guard.lock_file(settings.home, owner).unlink(missing_ok=True)
     return found
+
+
+def _refuse_cut_off(held: Lease) -> None:
+    # A submit's lease is not renewed: that it is silent tells nothing.
+    if held.holder is None or held.holder.run or not leases.alive(held.holder):
+        return
+    ends = held.renewed_at + CUT_OFF
+    if now() < ends:
+        problem = f"a driver of {held.owner} that only lost the registry may write until {ends:%H:%M:%S}Z"
+        cure = "Try again then, or say with --stopped that you have seen its processes gone or frozen"
+        raise RefusedError("token", problem, cure)
 
 
 def _record(connection: Connection, lost: Lease, person: str, reason: str) -> None:

@@ -81,6 +81,7 @@ FAULTS = (
         "if False and named.get_backend_name()",
     ),
     Fault("death-of-another-token-declared", GUARD, "deaths.declare", "if found.token != token:", "if False:"),
+    Fault("lease-ended-before-its-driver", GUARD, "deaths._refuse_cut_off", "if now() < ends:", "if False:"),
     Fault("death-without-a-reason", GUARD, "deaths.declare", "if not reason.strip():", "if False:"),
     Fault("token-stays-after-a-death", EFFECT, "deaths._record", "token=lost.token + 1", "token=lost.token"),
     Fault(
