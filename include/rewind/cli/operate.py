@@ -99,12 +99,12 @@ def _tell_holder(arguments: argparse.Namespace, settings: Settings) -> int:
     with transaction(settings.registry_url) as connection:
         found = deaths.held(connection, owner)
     alive = found.holder is not None and leases.alive(found.holder)
+    ends = f"{found.renewed_at + deaths.CUT_OFF:%H:%M:%S}Z"
     lives = "lives, or may live" if alive else "is gone: nothing to declare"
     lines = [
         f"{owner}: token {found.token} is held by {found.holder}, which {lives}",
         f"if it is dead: rewind declare-dead {owner} --token {found.token} --reason '<how you know>'",
-        "add --stopped if you saw its processes gone or frozen; one that only lost the registry has ended itself at "
-        f"{found.renewed_at + deaths.CUT_OFF:%H:%M:%S}Z",
+        f"add --stopped if you saw its processes gone or frozen; one that only lost the registry has ended at {ends}",
     ]
     output.tell(arguments, {"owner": owner, "token": found.token, "holder": found.holder, "alive": alive}, lines)
     return 0
