@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,16 @@ def test_a_topic_is_created_with_the_limits_of_another(kafka, name):
     assert found.config["cleanup.policy"] == "compact"
     assert found.config["max.message.bytes"] == "123456"
     assert found.config["retention.ms"] == "-1", "time takes no record of an output"
+
+
+def test_a_topic_is_created_with_the_replicas_of_another(kafka, name):
+    """A topic that asks for two replicas in step, and has one, takes no record."""
+    assert kafka.topic(kafka.make(name).name).replicas == 1
+    with pytest.raises(RetryError, match="replication"):
+        kafka.create_topic(f"{name}-made", replace(LIKE, replicas=3), 2, "delete")
+    assert kafka.topic(f"{name}-made") is None
+    kafka.create_topic(f"{name}-made", replace(LIKE, replicas=1), 2, "delete")
+    assert kafka.topic(f"{name}-made").replicas == 1
 
 
 def test_creating_again_changes_nothing_and_gives_the_same_id(kafka, name):

@@ -80,11 +80,13 @@ class FakeBroker:
         """Make a topic as its owner would: `make("visits", 2, **{"cleanup.policy": "compact"})`."""
         topic_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         zeros = dict.fromkeys(range(partitions), 0)
-        self.described[name] = Topic(name, topic_id, zeros, dict(zeros), {**self.defaults, **config})
+        self.described[name] = Topic(name, topic_id, zeros, dict(zeros), {**self.defaults, **config}, replicas=1)
         self.records[name] = []
         return self.described[name]
 
     def create_topic(self, name: str, like: Topic, partitions: int, cleanup: str) -> str:
+        if like.replicas > 1:
+            raise RetryError("one broker: InvalidReplicationFactorError, a replication factor of one at most")
         copied = {key: like.config[key] for key in COPIED_SETTINGS if key in like.config}
         return self._made(name, partitions, **{"cleanup.policy": cleanup, "retention.ms": "-1", **copied})
 

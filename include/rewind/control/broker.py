@@ -74,14 +74,16 @@ class Broker:
             # Written first: what is appended between the two looks must not pass for an open transaction.
             written = self._offsets(admin, name, partitions, OffsetSpec.LATEST, "read_uncommitted")
             latest = self._offsets(admin, name, partitions, OffsetSpec.LATEST, self._isolation)
-            return Topic(name, topic_id, earliest, latest, config, higher(written, latest))
+            replicas = min(len(p["replica_nodes"]) for p in described["partitions"])
+            return Topic(name, topic_id, earliest, latest, config, higher(written, latest), replicas)
 
     def create_topic(self, name: str, like: Topic, partitions: int, cleanup: str) -> str:
-        """Create a topic with the size limits of another and return its id; harmless when it exists.
+        """Create a topic with the size limits and replicas of another and return its id; harmless when it exists.
 
         Args:
             name: Its name.
-            like: Whose settings in `COPIED_SETTINGS` it takes.
+            like: Whose settings in `COPIED_SETTINGS` it takes. One of them asks for replicas in step: where there are
+                fewer, nothing could be written.
             partitions: Its partition count.
             cleanup: Its `cleanup.policy`.
 
@@ -92,7 +94,8 @@ class Broker:
         # Output and dead letters are compared from their first record on: time must not take it away.
         configs = {"cleanup.policy": cleanup, "retention.ms": "-1", **copied}
         with self._admin() as admin:
-            return self._created(admin, name, {"num_partitions": partitions, "configs": configs})
+            spec = {"num_partitions": partitions, "replication_factor": like.replicas, "configs": configs}
+            return self._created(admin, name, spec)
 
     def check_rights(self, held: Mapping[str, Sequence[str]], made: Collection[str] = ()) -> None:
         """Check rights on topics that there are, and that others may be made; nothing is made.

@@ -22,6 +22,7 @@ class Topic:
         latest: End of what can be read, per partition: under `read_committed` the last stable offset.
         config: Effective topic settings.
         written: End of what was written, per partition, where the broker tells it apart.
+        replicas: Copies of each partition; -1 for as many as the broker makes by itself.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Topic:
     latest: Vector
     config: Mapping[str, str] = field(default_factory=dict)
     written: Vector = field(default_factory=dict)
+    replicas: int = -1
 
     def end(self) -> Vector:
         """Return the end of what was written, per partition: what a lag is counted to."""
