@@ -45,7 +45,9 @@ LISTS = (
     "/api/v2/dags/~/dagRuns/~/hitlDetails",
 )
 MAKE_PERSONS = """
-import json, sys
+import json, runpy, sys
+# Again, as at each upgrade, and for pipelines that came.
+runpy.run_path(sys.argv[3], run_name="__main__")
 from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
 with get_application_builder() as builder:
     for name, role in json.loads(sys.argv[1]).items():
@@ -118,11 +120,10 @@ def team(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[tuple
     page_states.declare(settings)
     night = page_rights.seed(settings)
     deploy = PROJECT / "deploy" / "airflow"
-    run, again = ([sys.executable, str(deploy / name)] for name in ("prepare.py", "rights.py"))
-    # Again, as at each upgrade, and for pipelines that came.
-    for command in (run, again, ["airflow", "dags", "reserialize"]):
+    persons = ["-c", MAKE_PERSONS, json.dumps(PERSONS), PASSWORD, str(deploy / "rights.py")]
+    for command in ([sys.executable, str(deploy / "prepare.py")], [sys.executable, *persons]):
         subprocess.run(command, env=environment, check=True)
-    subprocess.run([sys.executable, "-c", MAKE_PERSONS, json.dumps(PERSONS), PASSWORD], env=environment, check=True)
+    subprocess.run(["airflow", "dags", "reserialize"], env=environment, check=True)
     port = ports.choose("port", None, home / "port")
     with (home / "api.log").open("w") as log:
         command = ["airflow", "api-server", "--host", "127.0.0.1", "--port", str(port)]

@@ -40,6 +40,8 @@ TIMEOUT_MILLISECONDS = 15_000
 MADE_SECONDS = 30.0
 NO_PARTITION = 2**31 - 1
 """A partition that no topic has."""
+NO_GROUP = "Dead"
+"""The state of a group that is not there."""
 COPIED_SETTINGS = ("max.message.bytes", "min.insync.replicas")
 """Topic settings that a new output takes from live's, beside its partition count and clean-up."""
 
@@ -129,10 +131,11 @@ class Broker:
         """
         with self._admin() as admin:
             with self._allowed("Describe", "group", group):
-                granted = _granted(_coordinated(lambda: _described_group(admin, group)))
-            if granted is not None:
+                found = _coordinated(lambda: _described_group(admin, group))
+            if found["group_state"] != NO_GROUP:
+                granted = _granted(found)
                 for right in ("Read", "Delete") if topic else ("Delete",):
-                    if right not in granted:
+                    if granted is not None and right not in granted:
                         raise self._denied(right, "group", group)
                 return
             if topic:
