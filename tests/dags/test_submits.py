@@ -98,6 +98,7 @@ def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
     assert submits() == ""
 
 
+@pytest.mark.shows("secure", id_of_another_abort="refused")
 def test_an_abort_leaves_alone_what_is_no_rewind_of_its_pipeline(installation, opened, form_filled, rewind_id):
     opened()
     with transaction(installation.registry_url) as connection:

@@ -289,6 +289,7 @@ def test_supervise_ends_when_drained(installation, opened, context, monkeypatch,
     assert Supervise(task_id="supervise", pipeline="visits").poke(context) is over
 
 
+@pytest.mark.shows("secure", id_of_another_stream="refused")
 @pytest.mark.parametrize("owner", ["orders-g1", "visits-g9"])
 def test_supervise_leaves_alone_what_is_no_job_of_its_pipeline(installation, opened, context, monkeypatch, owner):
     opened()

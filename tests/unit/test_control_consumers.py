@@ -158,6 +158,7 @@ def test_a_group_that_went_back_is_no_longer_there(settings, broker):
     assert (moved_to(settings, NEW), moved_to(settings, OLD)) == ([], ["shop"])
 
 
+@pytest.mark.shows("secure", id_of_another_consumers="refused")
 def test_between_which_outputs(settings):
     def sides(*jobs):
         with transaction(settings.registry_url) as connection:

@@ -62,6 +62,7 @@ def test_a_rewind_whose_job_is_live_is_not_aborted_and_the_job_runs_on(settings)
         assert publications.find(connection, "visits_converter", 2).held_by == "rw-1"
 
 
+@pytest.mark.shows("secure", id_of_another_abort_step="refused")
 def test_another_pipelines_rewind_is_not_aborted_nor_is_anything_recorded(settings):
     candidate(settings, "rw-1")
     for rewind_id, pipeline in (("rw-1", "carts"), ("rw-2", "visits_converter")):

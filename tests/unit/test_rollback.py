@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 
 from rewind.control import (
     announce,
@@ -15,6 +17,7 @@ from rewind.control import (
     requests,
     rewinds,
     rollback,
+    schema,
     streams,
     supervise,
 )
@@ -141,7 +144,21 @@ def test_without_a_standby_it_is_refused(settings, told):
         step.run(settings, ROLLBACK, "carts", ACT)
 
 
+@pytest.mark.shows("secure", id_of_another_rollback="refused")
 def test_a_job_that_does_not_stand_by_is_no_target(settings, switched, told):
+    with transaction(settings.registry_url) as connection:
+        names = {"output_topic": "carts-out", "dead_letter_topic": "carts-dead"}
+        of_carts = replace(
+            generation(number=1, state=lifecycle.CANDIDATE), job_id="carts-g1", pipeline="carts", **names
+        )
+        generations.create(connection, of_carts, None)
+        connection.execute(
+            update(schema.generations)
+            .where(schema.generations.c.job_id == "carts-g1")
+            .values(state=lifecycle.STANDBY, grace_until=now() + HOUR)
+        )
+    with pytest.raises(RefusedError, match="to: carts-g1 does not stand by"):
+        roll_back(settings, to="carts-g1")
     with pytest.raises(RefusedError, match="to: visits_converter-g7 does not stand by"):
         roll_back(settings, to="visits_converter-g7")
     with pytest.raises(RefusedError, match="to: "):

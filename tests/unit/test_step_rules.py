@@ -82,6 +82,7 @@ def test_a_main_ends_with_the_code_of_its_error(settings, monkeypatch, raised, c
     assert main.run(body, "test") == code
 
 
+@pytest.mark.shows("secure", id_of_another_apply_plan="refused")
 def test_a_plan_of_another_pipeline_is_not_applied(settings, monkeypatch):
     monkeypatch.setattr(plan_step.pipelines, "load", lambda *_: PIPELINE)
     monkeypatch.setattr(plan_step, "session", lambda *_: pytest.fail("it was gone on with"))
