@@ -147,10 +147,10 @@ def test_without_a_standby_it_is_refused(settings, told):
 @pytest.mark.shows("secure", id_of_another_rollback="refused")
 def test_a_job_that_does_not_stand_by_is_no_target(settings, switched, told):
     with transaction(settings.registry_url) as connection:
-        names = {"output_topic": "carts-out", "dead_letter_topic": "carts-dead"}
-        of_carts = replace(
-            generation(number=1, state=lifecycle.CANDIDATE), job_id="carts-g1", pipeline="carts", **names
-        )
+        made = generation(number=1, state=lifecycle.CANDIDATE)
+        config = {**made.frozen["config"], "name": "carts", "output_topic": "carts"}
+        names = {"job_id": "carts-g1", "output_topic": "carts-g1", "dead_letter_topic": "carts-g1-dead"}
+        of_carts = replace(made, pipeline="carts", frozen={**made.frozen, "config": config}, **names)
         generations.create(connection, of_carts, None)
         connection.execute(
             update(schema.generations)
