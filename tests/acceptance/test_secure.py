@@ -9,9 +9,11 @@ import configparser
 import contextlib
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -171,7 +173,7 @@ IN_USER, IN_QUERY, TOKEN = "planted-in-user", "planted-in-query", "planted-read-
 
 
 def test_shows_4_no_secret_of_a_stack_is_found(figure: Figure, tmp_path: Path, jars: Path) -> None:
-    """A life on a real scheduler, with a plan that is refused and a registry that is away for a moment."""
+    """A life on a real scheduler, with a plan that is refused, and a registry that is away."""
     token = tmp_path / "read-token"
     token.write_text(TOKEN)
     token.chmod(0o600)
@@ -212,9 +214,18 @@ def test_shows_4_no_secret_of_a_stack_is_found(figure: Figure, tmp_path: Path, j
             stage.down()
     figure("places_looked_at_for_secrets", len(found))
     figure("secrets_of_a_stack", len(secret))
-    # Airflow's own file of settings, and what a driver logs in by.
-    holds = {"airflow.cfg": 4, "keys.json": 3, "stack.json": 2, "environment of a driver": 1}
-    assert {place: names for place, names in found.items() if names and len(names) != holds.get(place)} == {}
+    keys_of_airflow = sorted(name for name in secret if name.startswith("Airflow's"))
+    in_user, in_query = sorted(name for name in secret if name.startswith("a database's"))[::-1]
+    # The stack's own files of settings. What a driver logs in to the registry by is all that it gets.
+    holds = {
+        "airflow.cfg": sorted([*keys_of_airflow, in_user]),
+        "keys.json": keys_of_airflow,
+        "stack.json": sorted([in_user, in_query]),
+    }
+    of_drivers = [place for place in found if place.startswith("environment of")]
+    holds |= {place: [in_query] for place in of_drivers}
+    assert len(of_drivers) == 2
+    assert {place: names for place, names in found.items() if names} == holds
 
 
 def looked_at(stage: Stage, folder: Path, databases: Sequence[URL]) -> Iterator[tuple[str, bytes]]:
@@ -237,10 +248,16 @@ def looked_at(stage: Stage, folder: Path, databases: Sequence[URL]) -> Iterator[
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             yield f"arguments of {path.name}", (path / "cmdline").read_bytes()
-    drivers = [pid for owner in (stage.live(), stage.shop.mirror) for pid in living_drivers(owner)]
-    assert len(drivers) == 2
-    for pid in drivers:
-        yield "environment of a driver", Path(f"/proc/{pid}/environ").read_bytes()
+    for owner in (stage.live(), stage.shop.mirror):
+        for pid in living_drivers(owner):
+            yield f"environment of {owner}, {pid}", Path(f"/proc/{pid}/environ").read_bytes()
+    away = databases[1].set(port=1, password=IN_USER).render_as_string(hide_password=False)
+    settings = stage.shop.settings.environment() | {"REWIND_REGISTRY_URL": away}
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "include"), **settings}
+    command = [sys.executable, "-m", "rewind", "generations", "told"]
+    told = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert b"registry postgresql+psycopg://" in told.stderr, told
+    yield "message of a registry that is away", told.stdout + told.stderr
 
 
 TEAM = {

@@ -63,7 +63,7 @@ class Watched:
     """A life whose steps run as a user from whom rights are taken, while its streams keep all of theirs."""
 
     def __init__(self, life: Life, broker: secured.Secured, admin: KafkaAdminClient) -> None:
-        self.life, self.admin, self.shop = life, admin, life.shop
+        self.admin, self.shop = admin, life.shop
         self.given = {"source": "life-in", "output": "life-out", "name": "life"}
         options = broker.written("of-steps", broker.options("PLAIN"))
         self.environment = {

@@ -83,7 +83,6 @@ class Agent:
     """What runs on a host."""
 
     settings: Settings
-    folder: Path
 
     def look(self) -> dict[str, Any]:
         """Look as a supervisor does, whatever it said of when to try again."""
@@ -127,7 +126,7 @@ def agent(settings: Settings, folder: Path, name: str) -> None:
     )
     for module, function, instead in changed:
         setattr(module, function, instead)
-    made = Agent(settings, folder)
+    made = Agent(settings)
     for line in sys.stdin:
         what, *given = line.split()
         answer: Any = getattr(made, what)(*map(int, given))

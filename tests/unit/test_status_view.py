@@ -286,7 +286,7 @@ def test_a_jvm_without_its_python_is_an_orphan(settings, registry):
     hold(registry, "visits_converter-g1", GONE, leases.process_of(os.getpid()))
     assert driver_state(settings, registry).state == "orphan"
     # Nobody renews its lease, and yet something of it is there.
-    registry.execute(update(schema.leases).values(renewed_at=database.now() - timedelta(minutes=5)))
+    registry.execute(update(schema.leases).values(renewed_at=NOW - timedelta(minutes=5)))
     assert driver_state(settings, registry).state == "orphan"
 
 

@@ -18,6 +18,9 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.settings import Settings
 
+CUT_OFF = timedelta(seconds=guard.REGISTRY_AWAY_SECONDS) + timedelta(minutes=1)
+"""After so long without a renewal a stream's driver that only lost the registry has ended itself, its batch too."""
+
 
 def held(connection: Connection, owner: str) -> Lease:
     """Return the lease of an owner that a driver holds.
@@ -29,10 +32,6 @@ def held(connection: Connection, owner: str) -> Lease:
     if found is None or found.holder is None:
         raise RefusedError("owner", f"nobody holds the lease of {owner!r}", "Look at `python -m rewind status`")
     return found
-
-
-CUT_OFF = timedelta(seconds=guard.REGISTRY_AWAY_SECONDS) + timedelta(minutes=1)
-"""After so long without a renewal a stream's driver that only lost the registry has ended itself, its batch too."""
 
 
 def declare(settings: Settings, owner: str, token: int, person: str, reason: str, *, stopped: bool = False) -> Lease:
