@@ -10,6 +10,7 @@ import pytest
 from rewind.control import evidence, generations, observing, requests, rewinds
 from tests.scenarios.crashes import visit
 from tests.scenarios.observed import LATE, PLANTED
+from tests.support import outside
 from tests.support.workshop import Workshop
 
 pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(1_200)]
@@ -55,6 +56,14 @@ def evidence_tells_the_expectations(shop: Workshop) -> None:
     assert (folder / "data-docs-1" / "index.html").is_file()
 
 
+def evidence_has_the_keys_that_others_read(shop: Workshop, *names: str) -> None:
+    """See that each file of a rewind's evidence has the keys it always had."""
+    folder = evidence.folder_of(shop.settings, REWIND)
+    bodies = {name: json.loads((folder / f"{name}.json").read_text()) for name in names}
+    found = {line for name, body in bodies.items() for line in outside.key_lines("evidence", body, at=name)}
+    assert outside.changed("evidence", found) == ([], [])
+
+
 def test_what_differs_since_the_switch_is_found_by_reading_on(workshop: Callable[..., Workshop]) -> None:
     shop = workshop("watched", 2, expectations=True)
     approved(shop)
@@ -67,6 +76,7 @@ def test_what_differs_since_the_switch_is_found_by_reading_on(workshop: Callable
     assert "12 rows compared since the switch, DIFFERENCES: 7 changed" in told
     both_read_all(shop, 400)
     shop.step("recheck", REWIND)
+    evidence_has_the_keys_that_others_read(shop, "verdict-1", "observed-1")
     with shop.registry() as connection:
         observed = observing.read(connection, REWIND)
         frontier = observing.frontier(connection, REWIND)

@@ -1,0 +1,22 @@
+"""The ids of DAGs, of their tasks and of what they tell other DAGs stay: schedules, runs and bookmarks name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow.dag_processing.dagbag import DagBag
+
+from tests.support import outside
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+
+
+def test_ids_of_dags_tasks_and_assets_are_as_they_were(installation):
+    bag = DagBag(str(DAGS))
+    assert bag.import_errors == {}
+    found = set()
+    for dag in bag.dags.values():
+        found |= {f"dag {dag.dag_id}", *(f"dag {dag.dag_id} task {task.task_id}" for task in dag.tasks)}
+        found |= {f"dag {dag.dag_id} tag {tag}" for tag in dag.tags}
+        found |= {f"dag asset {asset.name}" for task in dag.tasks for asset in [*task.outlets, *task.inlets]}
+    assert outside.changed("dag", found) == ([], [])
