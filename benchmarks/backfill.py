@@ -6,7 +6,7 @@ from benchmarks import rounds
 from benchmarks.ground import PARTITIONS, Ground, ground
 from benchmarks.peers import environment as peers
 from benchmarks.rounds import Ratio, Spent
-from rewind.control import generations, rewinds
+from rewind.registry import generations, rewinds
 
 RECORDS, QUICK_RECORDS = 1_000_000, 200_000
 

@@ -13,9 +13,9 @@ from benchmarks import rounds
 from benchmarks.peers import environment as peers
 from benchmarks.places import JARS, PROJECT, WORK
 from benchmarks.rounds import Spent
-from rewind.control import bundle, submit
 from rewind.core.settings import Settings, from_environment
 from rewind.local import broker as local_broker
+from rewind.runtime.drivers import bundle, submit
 from tests.support.workshop import Workshop
 
 PARTITIONS = 2

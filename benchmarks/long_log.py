@@ -16,8 +16,8 @@ from benchmarks import rounds
 from benchmarks.places import JARS, WORK
 from benchmarks.rounds import Ratio, Spent
 from rewind.adapters import delta_log, mirror
-from rewind.control import jvm, submit
 from rewind.core.settings import from_environment
+from rewind.runtime.drivers import jvm, submit
 
 SHORT, LONG, QUICK_LONG = 1_000, 100_000, 20_000
 COMMITS = 5

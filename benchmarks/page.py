@@ -14,9 +14,9 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from rewind.control.database import transaction
+from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.settings import Settings, from_environment
-from rewind.web.airflow_port import AirflowPort
+from rewind.registry.database import transaction
 from rewind.web.app import Access, build
 from rewind.web.state import State
 from tests.scenarios import page_load

@@ -16,9 +16,9 @@ from sqlalchemy.pool import NullPool
 
 from benchmarks import rounds
 from benchmarks.rounds import Ratio, Spent
-from rewind.control import database, progress
-from rewind.control.database import now, transaction
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.registry import database, progress
+from rewind.registry.database import now, transaction
 
 WRITERS, PAUSE, SECONDS, QUICK_SECONDS = 50, 0.25, 10.0, 4.0
 BUSY_MILLISECONDS = 30_000

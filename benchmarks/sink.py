@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import kafka
-from rewind.control import jvm
-from rewind.control.broker import Broker
+from rewind.core.model import Topic
 from rewind.core.settings import Settings, from_environment
-from rewind.core.world import Topic
 from rewind.local import broker as local_broker
+from rewind.runtime.drivers import jvm
+from rewind.runtime.kafka.broker import Broker
 
 RECORDS, ROUNDS = 300_000, 5
 PROJECT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ from airflow.sdk import DAG
 from rewind_airflow import declared, form, notify, run
 from rewind_airflow.submits import AbortSubmit
 
-from rewind.control.requests import ABORT
+from rewind.declared.forms import ABORT
 
 WHAT = "What to abort"
 PARAMS = {

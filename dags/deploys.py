@@ -11,7 +11,7 @@ from rewind_airflow import declared, form, notify, run
 from rewind_airflow.submits import DeploySubmit
 from rewind_airflow.triggers import StartStream
 
-from rewind.control.requests import DEPLOY
+from rewind.declared.forms import DEPLOY
 
 PARAMS = {
     "from": form.param(

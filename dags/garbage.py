@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 from rewind_airflow import form, notify, run, schedules
 from rewind_airflow.submits import CollectSubmit
 
-from rewind.control.requests import COLLECT
+from rewind.declared.forms import COLLECT
 
 with DAG(
     dag_id="collect_garbage",

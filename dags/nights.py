@@ -19,8 +19,8 @@ from __future__ import annotations
 from airflow.sdk import DAG
 from rewind_airflow import declared, form, nights, notify, run, schedules
 
-from rewind.control.requests import NIGHTLY
 from rewind.core.pipeline import Pipeline
+from rewind.declared.forms import NIGHTLY
 
 WHAT = "What to replay"
 

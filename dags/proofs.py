@@ -16,7 +16,7 @@ from airflow.sdk import DAG
 from rewind_airflow import form, notify, run, schedules
 from rewind_airflow.submits import ProveSubmit
 
-from rewind.control.requests import PROVE
+from rewind.declared.forms import PROVE
 
 with DAG(
     dag_id="prove_mirrors",

@@ -43,7 +43,7 @@ from rewind_airflow.submits import SWITCHING, PlanSubmit, StepSubmit
 from rewind_airflow.triggers import StartCandidate, TriggerAbort, TriggerRollback
 from rewind_airflow.waits import CatchUp, Observe
 
-from rewind.core.plan import REPAIR
+from rewind.core.planning.plan import REPAIR
 
 
 def rewind_dag(pipeline: str) -> DAG:

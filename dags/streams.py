@@ -15,7 +15,7 @@ from airflow.sdk import DAG, task
 from rewind_airflow import declared, form, notify, run, schedules, supervision
 from rewind_airflow.waits import Supervise
 
-from rewind.control.requests import STREAM
+from rewind.declared.forms import STREAM
 
 OWNER = form.param(
     STREAM["owner"],

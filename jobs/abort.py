@@ -4,7 +4,8 @@ import argparse
 import functools
 import sys
 
-from rewind.steps import abort, main
+from rewind.steps.base import recording
+from rewind.steps.lifecycle import abort
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
@@ -13,4 +14,4 @@ if __name__ == "__main__":
     parser.add_argument("--reason", default="")
     given = parser.parse_args()
     body = functools.partial(abort.run, rewind_id=given.rewind_id, pipeline=given.pipeline, reason=given.reason)
-    sys.exit(main.run(body, tag=given.rewind_id))
+    sys.exit(recording.run(body, tag=given.rewind_id))

@@ -5,7 +5,8 @@ import functools
 import json
 import sys
 
-from rewind.steps import consumers, main
+from rewind.steps.base import recording
+from rewind.steps.lifecycle import consumer_groups
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
@@ -13,5 +14,5 @@ if __name__ == "__main__":
     parser.add_argument("--pipeline", required=True)
     parser.add_argument("--request", required=True, type=json.loads, help="the form, as JSON")
     given = parser.parse_args()
-    body = functools.partial(consumers.run, move_id=given.move_id, pipeline=given.pipeline, asked=given.request)
-    sys.exit(main.run(body, tag=given.move_id))
+    body = functools.partial(consumer_groups.run, move_id=given.move_id, pipeline=given.pipeline, asked=given.request)
+    sys.exit(recording.run(body, tag=given.move_id))

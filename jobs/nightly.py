@@ -5,7 +5,8 @@ import functools
 import sys
 
 from rewind.core.nights import EXAMPLE
-from rewind.steps import main, nightly
+from rewind.steps.base import recording
+from rewind.steps.replays import nightly
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
@@ -17,4 +18,4 @@ if __name__ == "__main__":
     parser.add_argument("--run-id", default="", help="the run that asks")
     parser.add_argument("--missed", default="[]", help="intervals before it without a run, as pairs of instants")
     given = vars(parser.parse_args())
-    sys.exit(main.run(functools.partial(nightly.run, given=given), tag=given["job_id"]))
+    sys.exit(recording.run(functools.partial(nightly.run, given=given), tag=given["job_id"]))

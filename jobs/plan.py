@@ -4,7 +4,8 @@ import argparse
 import functools
 import sys
 
-from rewind.steps import main, plan
+from rewind.steps.base import recording
+from rewind.steps.lifecycle import plan
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
@@ -13,4 +14,4 @@ if __name__ == "__main__":
     parser.add_argument("--request", required=True, help="the parameters of the rewind DAG, as JSON")
     given = parser.parse_args()
     body = functools.partial(plan.run, rewind_id=given.rewind_id, pipeline=given.pipeline, request=given.request)
-    sys.exit(main.run(body, tag=given.rewind_id))
+    sys.exit(recording.run(body, tag=given.rewind_id))

@@ -4,10 +4,11 @@ import argparse
 import functools
 import sys
 
-from rewind.steps import main, proving
+from rewind.steps.base import recording
+from rewind.steps.mirroring import proving
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topic", action="append", default=[], help="whose mirror; without it all are proven")
     given = parser.parse_args()
-    sys.exit(main.run(functools.partial(proving.run, topics=given.topic), tag="prove"))
+    sys.exit(recording.run(functools.partial(proving.run, topics=given.topic), tag="prove"))

@@ -5,7 +5,8 @@ import functools
 import json
 import sys
 
-from rewind.steps import main, rollback
+from rewind.steps.base import recording
+from rewind.steps.lifecycle import rollback
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
@@ -14,4 +15,4 @@ if __name__ == "__main__":
     parser.add_argument("--request", required=True, type=json.loads, help="the form, as JSON")
     given = parser.parse_args()
     body = functools.partial(rollback.run, rollback_id=given.rollback_id, pipeline=given.pipeline, asked=given.request)
-    sys.exit(main.run(body, tag=given.rollback_id))
+    sys.exit(recording.run(body, tag=given.rollback_id))

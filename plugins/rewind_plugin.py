@@ -12,9 +12,9 @@ from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import HTTPException
 
+from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.settings import Settings, from_environment
 from rewind.web.access import Access
-from rewind.web.airflow_port import AirflowPort
 from rewind.web.app import build
 from rewind.web.state import State
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from rewind.control import database, jvm, supervise
 from rewind.core.settings import Settings, from_environment
 from rewind.local import broker as local_broker
 from rewind.local.broker import Broker
+from rewind.registry import database
+from rewind.runtime.drivers import jvm, supervise
 from tests.support.workshop import Workshop
 
 pytest_plugins = [

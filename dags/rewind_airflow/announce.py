@@ -9,10 +9,12 @@ from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection, select, update
 
-from rewind.control import generations, requests, rewinds
-from rewind.control.database import now, transaction
-from rewind.control.schema import announcements
-from rewind.core import comparing, sharing
+from rewind.core import comparing
+from rewind.core.planning import shared_output
+from rewind.declared import forms
+from rewind.registry import generations, rewinds
+from rewind.registry.database import now, transaction
+from rewind.registry.schema import announcements
 from rewind_airflow import run
 from rewind_airflow.reactions import reactions
 
@@ -68,7 +70,7 @@ class Announce(AnnounceSwitch):
     def switched(self, connection: Connection, context: Context) -> Switch:
         """Return what the plan of the run's rewind switched to."""
         plan = rewinds.read_plan(connection, rewinds.read(connection, run.rewind_id(context)).plan_id)
-        output = sharing.read_from(plan.config, plan.output_topic)
+        output = shared_output.read_from(plan.config, plan.output_topic)
         return Switch(plan.request.pipeline, plan.epoch + 1, plan.job_id, output)
 
 
@@ -80,12 +82,12 @@ class AnnounceRollback(AnnounceSwitch):
         if run.given(context)["dry_run"]:
             raise AirflowSkipException("a dry run announces nothing")
         ti = context["ti"]
-        rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
+        rollback_id = forms.rollback_id(ti.dag_id, ti.run_id)
         done = rewinds.fact(connection, rollback_id, "rollback")
         if done is None:
             raise AirflowFailException(f"the registry has no rollback {rollback_id} to announce")
         job = generations.read(connection, done["to"])
-        output = sharing.read_from(job.frozen["config"], job.output_topic)
+        output = shared_output.read_from(job.frozen["config"], job.output_topic)
         return Switch(job.pipeline, done["epoch"], job.job_id, output)
 
 

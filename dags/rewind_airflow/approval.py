@@ -11,14 +11,16 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from rewind.control import approvers, rewinds, verdicts
-from rewind.control import evidence as evidence_of
-from rewind.control.database import transaction
-from rewind.control.verdicts import Approval, Verdict
-from rewind.core import comparing, lifecycle, sharing
+from rewind.core import comparing, lifecycle
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import to_spark_json
-from rewind.core.plan import Plan
+from rewind.core.planning import shared_output
+from rewind.core.planning.plan import Plan
+from rewind.registry import rewinds, verdicts
+from rewind.registry.database import transaction
+from rewind.registry.verdicts import Approval, Verdict
+from rewind.runtime import approvers
+from rewind.runtime import evidence as evidence_of
 from rewind_airflow import links, notify, run, steps
 from rewind_airflow.reactions import reactions
 
@@ -166,7 +168,7 @@ def _compared(plan: Plan, verdict: Verdict) -> str:
 def _what(plan: Plan) -> str:
     if plan.kind == "repair":
         return f"`{plan.job_id}` repairs the output of `{plan.live_job_id}`."
-    output = sharing.read_from(plan.config, plan.output_topic)
+    output = shared_output.read_from(plan.config, plan.output_topic)
     return f"`{plan.job_id}` would become live instead of `{plan.live_job_id}`; readers go to `{output}`."
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rewind.control import pipelines
-from rewind.control.pipelines import Broken
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import pipelines_folder
+from rewind.declared import pipelines
+from rewind.declared.pipelines import Broken
 from rewind_airflow import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""The trigger forms: the schemas of `rewind.control.requests`, with words for people."""
+"""The trigger forms: the schemas of `rewind.declared.forms`, with words for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
+from rewind.declared.forms import CONSUMERS, PARAMETERS, ROLLBACK
 
 WHAT, HOW, GATES, RUN = "What to rewind", "What changes", "Gates and periods", "How to run"
 READERS = "Consumer groups"

@@ -14,10 +14,11 @@ import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from rewind.control import database, driver_environment
-from rewind.control.step_lease import ENDED
 from rewind.core import causes
 from rewind.core.errors import RefusedError
+from rewind.registry import database
+from rewind.runtime.drivers import driver_environment
+from rewind.runtime.drivers.step_lease import ENDED
 
 # Airflow kills a task five seconds after it asked it to end: what must be done by then comes first. A task that ran
 # out of its own time has longer to see the end of its driver.

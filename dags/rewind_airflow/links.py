@@ -9,7 +9,7 @@ from urllib.parse import quote
 from airflow.configuration import conf
 from airflow.sdk import BaseOperatorLink
 
-from rewind.control import requests
+from rewind.declared import forms
 
 HISTORY = "REWIND_SPARK_HISTORY"
 """Address of a Spark history server."""
@@ -22,7 +22,7 @@ def page(ti: Any) -> str:
     base = conf.get("api", "base_url", fallback="").rstrip("/")
     if not ti.dag_id.startswith(REWINDS):
         return f"{base}/rewind/"
-    return f"{base}/rewind/#rewind/{quote(requests.rewind_id(ti.dag_id, ti.run_id), safe='')}"
+    return f"{base}/rewind/#rewind/{quote(forms.rewind_id(ti.dag_id, ti.run_id), safe='')}"
 
 
 def evidence(folder: str, name: str) -> str:

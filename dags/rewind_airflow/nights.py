@@ -14,14 +14,16 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from rewind.control import generations, nights, requests, supervise
-from rewind.control.database import transaction
-from rewind.control.nights import Replayed
 from rewind.core import nights as rules
 from rewind.core.errors import RewindError
+from rewind.core.model import Generation
 from rewind.core.nights import Night
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
+from rewind.declared import forms
+from rewind.registry import generations, nightly_replays
+from rewind.registry.database import transaction
+from rewind.registry.nightly_replays import Replayed
+from rewind.runtime.drivers import supervise
 from rewind_airflow import links, run
 from rewind_airflow.notify import Drifted
 from rewind_airflow.reactions import reactions
@@ -93,7 +95,7 @@ class NightSubmit(RewindSubmit):
         """Name the live job, the night, and those before it that had no run; the code is the live job's own."""
         night, live = self._night(context), self._live(settings)
         with transaction(settings.registry_url) as connection:
-            since = nights.last_end(connection, night.pipeline, night.start)
+            since = nightly_replays.last_end(connection, night.pipeline, night.start)
         code = supervise.frozen_bundle(settings, live.job_id, live.bundle)
         if not code.main(JOB).is_file():
             raise AirflowSkipException(_miss(settings, night, context["ti"].run_id, live.job_id))
@@ -123,7 +125,7 @@ class NightSubmit(RewindSubmit):
         # A zone is read from its file.
         night = self._night(context)
         with transaction(run.settings().registry_url) as connection:
-            return nights.find(connection, night)
+            return nightly_replays.find(connection, night)
 
     def _end(self, found: Replayed) -> None:
         told = f"{found.pipeline} {found.label} ({found.sample.told()}): {found.state}"
@@ -145,7 +147,7 @@ class NightSubmit(RewindSubmit):
 
     def _night(self, context: Context) -> Night:
         assert self.pipeline is not None
-        params = run.asked(context, requests.NIGHTLY)
+        params = run.asked(context, forms.NIGHTLY)
         start, end = context.get("data_interval_start"), context.get("data_interval_end")
         if start is None or end is None:
             # A run that somebody asked for without a date: the newest night that is over when it was asked for.
@@ -161,5 +163,5 @@ def _miss(settings: Settings, night: Night, run_id: str, job_id: str) -> str:
     """Record that a night cannot be replayed, and return why."""
     reason = f"{job_id} was frozen before there were nightly replays: rewind with same_code"
     with transaction(settings.registry_url) as connection:
-        nights.miss(connection, night, {}, run_id, reason)
+        nightly_replays.miss(connection, night, {}, run_id, reason)
     return reason

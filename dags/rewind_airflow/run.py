@@ -9,9 +9,10 @@ from typing import Any, cast
 import structlog
 from airflow.sdk import Context
 
-from rewind.control import requests, rewinds
-from rewind.control.database import transaction
 from rewind.core.settings import Settings, from_environment
+from rewind.declared import forms
+from rewind.registry import rewinds
+from rewind.registry.database import transaction
 from rewind_airflow.reactions import reactions
 
 RETRIES: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
@@ -26,7 +27,7 @@ def settings() -> Settings:
 def rewind_id(context: Context) -> str:
     """Return the id of the rewind that this run carries out, and put it on every log line of the task."""
     ti = context["ti"]
-    found = requests.rewind_id(ti.dag_id, ti.run_id)
+    found = forms.rewind_id(ti.dag_id, ti.run_id)
     structlog.contextvars.bind_contextvars(rewind_id=found)
     return found
 
@@ -39,19 +40,19 @@ def person(context: Context) -> str:
 def given(context: Context) -> dict[str, Any]:
     """Return the parameters of a run: its conf over what its DAG declares.
 
-    Airflow leaves a conf out of `params` when `core.dag_run_conf_overrides_params` is off; what somebody asked for must
+    Airflow leaves a conf out of `params` when `dag_run_conf_overrides_params` is off; what somebody asked for must
     not be taken for a default.
     """
     return {**context["params"], **(context["dag_run"].conf or {})}
 
 
-def asked(context: Context, form: requests.Form) -> dict[str, Any]:
+def asked(context: Context, form: forms.Form) -> dict[str, Any]:
     """Return the parameters of a run held against the form of its DAG: what its first task does before all else.
 
     Raises:
         RefusedError: One is unknown, lacking, empty, of another type, or has a bad value.
     """
-    return requests.checked(given(context), form, context["ti"].dag_id)
+    return forms.checked(given(context), form, context["ti"].dag_id)
 
 
 def nothing_asked(**context: Any) -> None:
@@ -61,7 +62,7 @@ def nothing_asked(**context: Any) -> None:
         AirflowFailException: There are some.
     """
     with reactions():
-        asked(cast("Context", context), requests.NOTHING)
+        asked(cast("Context", context), forms.NOTHING)
 
 
 def goes_on(**context: Any) -> bool:

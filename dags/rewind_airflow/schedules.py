@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 
-from rewind.control import installation
 from rewind.core.errors import RefusedError
 from rewind.core.settings import from_environment
+from rewind.runtime import installation
 
 
 def begin(environment: Mapping[str, str] = os.environ) -> datetime:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from rewind.control import generations, leases, progress, streams
-from rewind.control.database import transaction
 from rewind.core import names, offsets
 from rewind.core.errors import RetryError
+from rewind.core.model import Topic, held_back
 from rewind.core.offsets import Ranges, Vector
-from rewind.core.plan import Plan
+from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
-from rewind.core.world import Topic, held_back
+from rewind.registry import generations, leases, progress, streams
+from rewind.registry.database import transaction
 
 # Two looks wide, so that each minute has one.
 LAG_SECONDS = 20
@@ -103,7 +103,7 @@ def _source(connection: Connection, owner: str) -> tuple[str, str]:
 
 def _described(settings: Settings, topic: str, isolation: str) -> Topic:
     # Kafka's client takes longer to import than the rest of a look.
-    from rewind.control.broker import Broker
+    from rewind.runtime.kafka.broker import Broker
 
     logging.getLogger("kafka").setLevel(logging.WARNING)
     found = Broker(settings, isolation).topic(topic)

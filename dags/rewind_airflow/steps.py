@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import rewinds
+from rewind.registry import rewinds
 
 
 def begin_once(connection: Connection, rewind_id: str, step: str) -> None:

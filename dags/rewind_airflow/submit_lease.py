@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from rewind.control import step_lease
-from rewind.control.step_lease import Claim
 from rewind.core.errors import LeaseLostError, RetryError
 from rewind.core.settings import Settings
+from rewind.runtime.drivers import step_lease
+from rewind.runtime.drivers.step_lease import Claim
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.reactions import reactions
 

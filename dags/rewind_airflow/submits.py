@@ -14,14 +14,17 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import audit, bundle, plannings, requests, rewinds, step_lease, submit, verdicts, whose
-from rewind.control.bundle import Bundle
-from rewind.control.database import transaction
-from rewind.control.step_lease import Claim
 from rewind.core import lifecycle, names
 from rewind.core.errors import RewindError
-from rewind.core.plan import RELEASE, REPAIR, REWIND
+from rewind.core.planning.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
+from rewind.declared import forms
+from rewind.registry import audit, plannings, rewinds, verdicts
+from rewind.registry.database import transaction
+from rewind.runtime import ownership
+from rewind.runtime.drivers import bundle, step_lease, submit
+from rewind.runtime.drivers.bundle import Bundle
+from rewind.runtime.drivers.step_lease import Claim
 from rewind_airflow import links, outcome, run
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.outcome import Outcome, Seen
@@ -184,8 +187,8 @@ class PlanSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over as it is."""
         assert self.pipeline is not None
-        rewind_id, asked = run.rewind_id(context), run.asked(context, requests.PARAMETERS)
-        requests.parse(self.pipeline, asked)
+        rewind_id, asked = run.rewind_id(context), run.asked(context, forms.PARAMETERS)
+        forms.parse(self.pipeline, asked)
         with transaction(settings.registry_url) as connection:
             reason, dry_run, person = asked["reason"] or "", asked["dry_run"], run.person(context)
             plannings.ask(connection, rewind_id, self.pipeline, reason, dry_run=dry_run, person=person)
@@ -245,9 +248,9 @@ class AbortSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
         assert self.pipeline is not None
-        params = run.asked(context, requests.ABORT)
+        params = run.asked(context, forms.ABORT)
         with transaction(settings.registry_url) as connection:
-            whose.refuse_rewind_of_another(connection, params["rewind_id"], self.pipeline)
+            ownership.refuse_rewind_of_another(connection, params["rewind_id"], self.pipeline)
             self._note(connection, context, params, params["rewind_id"])
             planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "")
         if planning is not None:
@@ -264,8 +267,8 @@ class RollbackSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over; a dry run leaves no mark of its end."""
         assert self.pipeline is not None
-        ti, asked = context["ti"], run.asked(context, requests.ROLLBACK)
-        rollback_id = requests.rollback_id(ti.dag_id, ti.run_id)
+        ti, asked = context["ti"], run.asked(context, forms.ROLLBACK)
+        rollback_id = forms.rollback_id(ti.dag_id, ti.run_id)
         self._noted(settings, context, asked, asked["to"] or "")
         arguments = ["--rollback-id", rollback_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else rollback_id)
@@ -277,8 +280,8 @@ class ConsumersSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Check the form once more and hand it over; a dry run leaves no mark of its end."""
         assert self.pipeline is not None
-        ti, asked = context["ti"], run.asked(context, requests.CONSUMERS)
-        move_id = requests.move_id(ti.dag_id, ti.run_id)
+        ti, asked = context["ti"], run.asked(context, forms.CONSUMERS)
+        move_id = forms.move_id(ti.dag_id, ti.run_id)
         self._noted(settings, context, asked, move_id)
         arguments = ["--move-id", move_id, "--pipeline", self.pipeline, "--request", json.dumps(asked)]
         return Errand(arguments, bundle.build(settings, self.pipeline), None if asked["dry_run"] else move_id)
@@ -290,7 +293,7 @@ class DeploySubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say where the first generation starts."""
         assert self.pipeline is not None
-        asked = run.asked(context, requests.DEPLOY)
+        asked = run.asked(context, forms.DEPLOY)
         self._noted(settings, context, asked)
         arguments = ["--pipeline", self.pipeline, "--from", asked["from"]]
         return Errand(arguments, bundle.build(settings, self.pipeline))
@@ -301,7 +304,7 @@ class CollectSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Say whether to delete or only to list."""
-        asked = run.asked(context, requests.COLLECT)
+        asked = run.asked(context, forms.COLLECT)
         self._noted(settings, context, asked)
         arguments = ["--dry-run"] if asked["dry_run"] else []
         return Errand(arguments, bundle.build(settings, None))
@@ -312,7 +315,7 @@ class ProveSubmit(RewindSubmit):
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the topic, if only one is meant."""
-        asked = run.asked(context, requests.PROVE)
+        asked = run.asked(context, forms.PROVE)
         topic = asked["topic"]
         self._noted(settings, context, asked, topic or "")
         arguments = ["--topic", names.checked(topic, "topic")] if topic else []

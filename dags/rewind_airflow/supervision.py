@@ -10,10 +10,11 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-from rewind.control import requests, streams
-from rewind.control.database import transaction
-from rewind.control.streams import Stream
 from rewind.core import names
+from rewind.declared import forms
+from rewind.registry import streams
+from rewind.registry.database import transaction
+from rewind.registry.streams import Stream
 from rewind_airflow import notify, run
 from rewind_airflow.reactions import reactions
 
@@ -124,4 +125,4 @@ def asked_owner(context: Context) -> str:
     Raises:
         RefusedError: The run has another parameter, or this one is no job.
     """
-    return run.asked(context, requests.STREAM)["owner"] or ""
+    return run.asked(context, forms.STREAM)["owner"] or ""

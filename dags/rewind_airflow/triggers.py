@@ -9,11 +9,11 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import generations, observing, plannings, rewinds, streams, verdicts
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.observing import ROLL_BACK
-from rewind.core.plan import REPAIR
+from rewind.core.planning.plan import REPAIR
+from rewind.registry import generations, observation, plannings, rewinds, streams, verdicts
+from rewind.registry.database import transaction
 from rewind_airflow import run, supervision
 from rewind_airflow.reactions import reactions
 
@@ -110,7 +110,7 @@ class TriggerRollback(_Trigger):
         with reactions(), transaction(run.settings().registry_url) as connection:
             rewind = rewinds.find(connection, rewind_id)
             plan = None if rewind is None else rewinds.read_plan(connection, rewind.plan_id)
-            observed = observing.read(connection, rewind_id)
+            observed = observation.read(connection, rewind_id)
         if rewind is None or plan is None:
             raise AirflowSkipException(f"rewind {rewind_id} was never opened: there is nothing to roll back")
         if rewind.state != lifecycle.ACTIVE:

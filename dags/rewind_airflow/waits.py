@@ -11,17 +11,19 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import Connection
 
-from rewind.control import generations, leases, observing, progress, rewinds, streams, supervise, whose
-from rewind.control.database import now, transaction
-from rewind.control.observing import Observed
-from rewind.control.snapshot import snapshot
 from rewind.core import comparing, lifecycle
 from rewind.core.errors import RetryError
+from rewind.core.model import held_back
 from rewind.core.observing import ROLL_BACK, next_look
 from rewind.core.offsets import lower, total
-from rewind.core.plan import REPAIR, Plan
+from rewind.core.planning.plan import REPAIR, Plan
 from rewind.core.settings import Settings
-from rewind.core.world import held_back
+from rewind.registry import generations, leases, observation, progress, rewinds, streams
+from rewind.registry.database import now, transaction
+from rewind.registry.observation import Observed
+from rewind.registry.snapshot import snapshot
+from rewind.runtime import ownership
+from rewind.runtime.drivers import supervise
 from rewind_airflow import links, notify, run, sights, steps, supervision
 from rewind_airflow.notify import Drifted, Quarantined
 from rewind_airflow.reactions import final_reactions
@@ -96,7 +98,7 @@ class Supervise(Wait):
         if owner:
             # Each look asks: it must not wait for the lock of the one writer.
             with snapshot(settings.registry_url) as connection:
-                whose.refuse_job_of_another(connection, owner, self.pipeline, "owner")
+                ownership.refuse_job_of_another(connection, owner, self.pipeline, "owner")
         return owner
 
     def _live(self, settings: Settings) -> str:
@@ -171,7 +173,7 @@ class Observe(Wait):
             plan = rewinds.read_active(connection, rewind_id)[1]
             steps.begin_once(connection, rewind_id, "observe")
             pending = _pending(connection, rewind_id, plan)
-            observed = observing.read(connection, rewind_id)
+            observed = observation.read(connection, rewind_id)
             evidence = {"live": plan.job_id, "differences": dict(observed.differences)}
             due = _comparison_due(connection, rewind_id, plan, observed.after)
             back = bool(observed.differences) and plan.request.on_difference == ROLL_BACK
@@ -199,7 +201,7 @@ class Observe(Wait):
 
     def _tell_of_drift(self, context: Context, settings: Settings, before: Observed) -> None:
         with final_reactions(), transaction(settings.registry_url) as connection:
-            now = observing.read(connection, run.rewind_id(context))
+            now = observation.read(connection, run.rewind_id(context))
         # Once: with what the first comparison found that found any.
         if now.differences and not before.differences:
             notify.tell(context, notify.DRIFT, now.told())
@@ -221,7 +223,7 @@ def _late(since: datetime | None, race: Race) -> str:
 
 def _comparison_due(connection: Connection, rewind_id: str, plan: Plan, last: timedelta) -> bool:
     """Return whether both jobs have written what is to be compared now."""
-    frontier = observing.frontier(connection, rewind_id)
+    frontier = observation.frontier(connection, rewind_id)
     switched = rewinds.fact_at(connection, rewind_id, "cut_over")
     if frontier is None or switched is None or rewinds.fact(connection, rewind_id, "finish_now"):
         return False

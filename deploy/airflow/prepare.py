@@ -8,9 +8,9 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rewind.control import installation
 from rewind.core.settings import from_environment
 from rewind.local.stack import POOL
+from rewind.runtime import installation
 
 
 def main() -> None:

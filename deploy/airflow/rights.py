@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
 from airflow.providers.fab.www.security import permissions as fab
 
-from rewind.control import pipelines
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import from_environment
+from rewind.declared import pipelines
 
 KINDS = ("abort", "consumers", "deploy", "nightly_replay", "rewind", "rollback", "stream")
 """The kinds of DAG that each pipeline has, as `<kind>_<pipeline>`."""

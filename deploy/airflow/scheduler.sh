@@ -11,7 +11,7 @@ stop() {
         waited=$((waited + 1))
     done
     python -c 'import os
-from rewind.control import supervise
+from rewind.runtime.drivers import supervise
 from rewind.core.settings import from_environment
 supervise.stop_all(from_environment(os.environ))'
     exit 0

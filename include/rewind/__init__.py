@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rewind.control.pointer import Resolved, resolve
     from rewind.transforms.spans import span
+    from rewind.views.pointer import Resolved, resolve
 
 __all__ = ["Resolved", "resolve", "span"]
 
 # `import rewind` must cost nothing and need nothing but the standard library: drivers, DAG files and readers
 # import it alike. So what is offered here is loaded when it is asked for.
 _HOMES = {
-    "resolve": "rewind.control.pointer",
-    "Resolved": "rewind.control.pointer",
+    "resolve": "rewind.views.pointer",
+    "Resolved": "rewind.views.pointer",
     "span": "rewind.transforms.spans",
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from provision import commands
 from provision.places import HOME, JARS, PROJECT, VENV, digest, read
 from provision.progress import Board
-from rewind.control import jvm
+from rewind.runtime.drivers import jvm
 
 STEP = "archive"
 TRAINING = PROJECT / "scripts" / "train_archive.py"

@@ -28,8 +28,8 @@ from provision import archive, commands, environment, failures, jars, locks, uv
 from provision.failures import SetupError
 from provision.places import HOME, LOCKS, LOGS
 from provision.progress import Board
-from rewind.control import jvm
 from rewind.core.errors import RefusedError
+from rewind.runtime.drivers import jvm
 
 WAITING = "another set-up runs, or what a killed one had started: waiting for its end"
 DRAW_SECONDS = 0.2

@@ -19,10 +19,10 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from rewind.control import rewinds
-from rewind.control.database import transaction
+from examples.demo.driver import living_drivers
 from rewind.local import processes
-from rewind.local.demo.driver import living_drivers
+from rewind.registry import rewinds
+from rewind.registry.database import transaction
 from tests.scenarios.airflow_life import visit
 from tests.scenarios.mirroring import compaction_figures, kill_and_compare
 from tests.support.stage import Stage

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import page as bench
-from rewind.control import database, evidence_page, rewinds
-from rewind.control.verdicts import Approval
 from rewind.core.settings import Settings
+from rewind.registry import database, rewinds
+from rewind.registry.verdicts import Approval
+from rewind.runtime import evidence_page
 from tests.scenarios import page_load
 from tests.scenarios.airflow_life import UPPER
 from tests.scenarios.browser_life import NOTIFIER, live_in_a_browser

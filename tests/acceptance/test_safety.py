@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 
-from rewind.control import supervise
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings
 from rewind.local.broker import Broker as LocalBroker
+from rewind.runtime.drivers import supervise
 from tests.mutants.fault import Fault
 from tests.mutants.here import OF_THE_MACHINE, planted_here
 from tests.scenarios import (

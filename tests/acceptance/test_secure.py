@@ -23,10 +23,11 @@ import pytest
 from kafka import KafkaAdminClient
 from sqlalchemy import URL, make_url
 
-from rewind.control import database, generations, leases, streams, supervise
-from rewind.control.database import now
+from examples.demo.driver import living_drivers
 from rewind.core.settings import Settings
-from rewind.local.demo.driver import living_drivers
+from rewind.registry import database, generations, leases, streams
+from rewind.registry.database import now
+from rewind.runtime.drivers import supervise
 from tests.scenarios.airflow_life import visit
 from tests.scenarios.crashes import NOTHING_LEFT, REWIND, Life
 from tests.scenarios.hosts import Fleet

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rewind.control.publications import Counts
+from rewind.registry.publications import Counts
 from tests.scenarios import cut_cases, handover, histories, late_rows, shared_histories, shared_life
 from tests.scenarios.state_life import live_with_state
 from tests.support.ground import ground

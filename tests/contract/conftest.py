@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from rewind.control import database
-from rewind.control.database import transaction
+from rewind.registry import database
+from rewind.registry.database import transaction
 from tests.support import postgres
 from tests.support import registry as registry_of_tests
 from tests.support.fakes import installation

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from rewind.control import broker as real
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.model import Topic, held_back
 from rewind.core.offsets import OffsetRange as R
-from rewind.core.world import Topic, held_back
+from rewind.runtime.kafka import broker as real
 from tests.support.fakes import FakeBroker
 from tests.support.real_broker import COMPACTED, RealBroker
 from tests.support.signatures import public

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rewind.control import generations, ports, progress, rewinds
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
-from rewind.core.plan import Request
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.core.planning.plan import Request
+from rewind.registry import generations, progress, rewinds
+from rewind.registry.database import transaction
+from rewind.runtime import planner_reads
 from tests.support.fake_ports import FakeLifecycle
 from tests.support.fakes import PIPELINE, generation, installation, plan
 from tests.support.signatures import public
@@ -22,7 +23,7 @@ G1, G2 = f"{NAME}-g1", f"{NAME}-g2"
 AT = datetime.fromisoformat("2025-09-04T12:00")
 
 
-class RealLifecycle(ports.Lifecycle):
+class RealLifecycle(planner_reads.Lifecycle):
     """The real one, with what steps and streams record."""
 
     def create(self, made):
@@ -190,4 +191,4 @@ def test_numbers_follow_the_highest_ever_used_of_pipeline_and_kind(seen):
 def test_the_fake_has_the_public_methods_of_the_real_one():
     fake, owners = public(FakeLifecycle), public(RealLifecycle)
     assert {name: fake.pop(name) for name in owners} == owners
-    assert fake == public(ports.Lifecycle)
+    assert fake == public(planner_reads.Lifecycle)

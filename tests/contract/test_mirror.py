@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import DataFrame
 
 from rewind.adapters import mirror_reader
-from rewind.control import mirror_log
-from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
+from rewind.core.model import MirrorReader
 from rewind.core.offsets import OffsetRange as R
 from rewind.core.offsets import ends, starts
 from rewind.core.periods import Period, Strays, milliseconds
-from rewind.core.world import MirrorReader
-from rewind.steps.mirror import Writer
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log
+from rewind.steps.mirroring.mirror import Writer
 from tests.support.fake_ports import FakeMirror
 from tests.support.fakes import FakeBroker, installation
 from tests.support.signatures import public

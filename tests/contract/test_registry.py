@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import insert, update
 from sqlalchemy.exc import IntegrityError
 
-from rewind.control import database, generations, rewinds, schema
-from rewind.control.database import now, transaction
-from rewind.control.snapshot import snapshot
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
+from rewind.registry import database, generations, rewinds, schema
+from rewind.registry.database import now, transaction
+from rewind.registry.snapshot import snapshot
 from tests.support import fakes
 from tests.support.registry import G1, G2, a_plan, create
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import create_engine, delete, insert, update
 
-from rewind.control import changes, database, leases, schema, streams
-from rewind.control.database import transaction
+from rewind.registry import database, leases, schema, streams
+from rewind.registry.database import transaction
+from rewind.views import change_count
 from tests.support.registry import G1
 
 
@@ -30,43 +31,43 @@ def test_each_change_of_what_is_shown_is_counted(url):
             for parent in {key.column.table for key in table.foreign_keys} - {table}:
                 connection.execute(insert(parent).values(values(parent)))
         for statement in (insert(table).values(values(table)), update(table).values(values(table)), table.delete()):
-            before = changes.number(url)
+            before = change_count.number(url)
             # Without this product's own settings: another release, or a person with a client.
             with create_engine(url).begin() as connection:
                 connection.execute(statement)
-            assert changes.number(url) == before + 1, statement
+            assert change_count.number(url) == before + 1, statement
         with transaction(url) as connection:
             for parent in {key.column.table for key in table.foreign_keys}:
                 connection.execute(delete(parent))
 
 
 def test_what_is_rolled_back_is_not_counted(url):
-    before = changes.number(url)
+    before = change_count.number(url)
     with database.engine(url).connect() as connection:
         streams.wish(connection, G1, streams.GENERATION, streams.DRAIN)
         connection.rollback()
-    assert changes.number(url) == before
+    assert change_count.number(url) == before
 
 
 def test_a_lease_that_is_renewed_changes_nothing(url):
     with transaction(url) as connection:
         token = leases.take(connection, G1, leases.this_driver())
-    before = changes.number(url)
+    before = change_count.number(url)
     with transaction(url) as connection:
         leases.renew(connection, G1, token)
-    assert changes.number(url) == before
+    assert change_count.number(url) == before
     with transaction(url) as connection:
         leases.give_back(connection, G1, token)
-    assert changes.number(url) == before + 1
+    assert change_count.number(url) == before + 1
 
 
 @pytest.mark.parametrize("gone", ["DELETE FROM changes", "DROP TABLE changes"])
 def test_a_registry_that_does_not_count_has_no_number(own_url, gone):
-    assert changes.number(own_url) == 0
+    assert change_count.number(own_url) == 0
     with database.engine(own_url).begin() as connection:
         connection.exec_driver_sql(gone)
-    assert changes.number(own_url) is None
+    assert change_count.number(own_url) is None
 
 
 def test_no_registry_has_no_number(bare_url):
-    assert changes.number(bare_url) is None
+    assert change_count.number(bare_url) is None

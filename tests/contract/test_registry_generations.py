@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from rewind.control import generations, rewinds
-from rewind.control.database import now, transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, WorldMovedError
+from rewind.registry import generations, rewinds
+from rewind.registry.database import now, transaction
 from tests.support.registry import G1, G2, G3, NAME, a_plan, create, deployed, raced
 
 GRACE = timedelta(hours=1)

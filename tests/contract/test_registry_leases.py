@@ -10,10 +10,10 @@ from datetime import datetime
 import pytest
 from sqlalchemy import update
 
-from rewind.control import leases, schema
-from rewind.control.database import transaction
-from rewind.control.leases import Holder, Process
 from rewind.core.errors import LeaseHeldError, LeaseLostError
+from rewind.registry import leases, schema
+from rewind.registry.database import transaction
+from rewind.registry.leases import Holder, Process
 from tests.support.registry import raced
 
 OWNER = "visits-g1"

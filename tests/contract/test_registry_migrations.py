@@ -9,10 +9,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import BigInteger, DateTime, Float, Integer, String, delete, insert, inspect, select, text
 
-from rewind.control import changes, database, generations, progress, schema
-from rewind.control.database import now, transaction
 from rewind.core.errors import RefusedError
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.registry import database, generations, progress, schema
+from rewind.registry.database import now, transaction
+from rewind.views import change_count
 from tests.support.registry import G1, create
 
 LATER = {"changes", "consumer_moves", "deaths", "shared_outputs", "publications", "mirror_proofs", "nights"}
@@ -65,10 +66,10 @@ def test_from_the_first_release_with_what_it_has_recorded(own_url):
     with transaction(own_url) as connection:
         assert generations.live(connection, "visits_converter")[0].frozen == made.frozen
         assert progress.newest(connection, G1).closing_watermark == 0
-    before = changes.number(own_url)
+    before = change_count.number(own_url)
     with transaction(own_url) as connection:
         progress.record(connection, G1, 1, Batch(5, {0: 9}, {0: 12}, 3, now(), 1, 2))
-    assert changes.number(own_url) > before
+    assert change_count.number(own_url) > before
 
 
 def test_a_registry_of_a_newer_release_is_left_alone(own_url):

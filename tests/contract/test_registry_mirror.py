@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rewind.control import mirror_log, mirror_sums, proof_log
-from rewind.control.mirror_log import Commit
 from rewind.core.mirror_proof import Hole, Proof
 from rewind.core.offsets import OffsetRange as R
+from rewind.registry.mirrors import mirror_log, mirror_sums, proof_log
+from rewind.registry.mirrors.mirror_log import Commit
 from tests.support.fakes import TOPIC_ID
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rewind.control import plannings, rewinds
 from rewind.core.errors import RefusedError
+from rewind.registry import plannings, rewinds
 from tests.support.registry import a_plan
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rewind.control import chunk_log, manifest, progress
-from rewind.control.database import now
-from rewind.control.manifest import Entry
+from rewind.core.model import Batch
 from rewind.core.offsets import OffsetRange
-from rewind.core.world import Batch
+from rewind.registry import chunk_log, manifest, progress
+from rewind.registry.database import now
+from rewind.registry.manifest import Entry
 from tests.support.registry import G1, G2
 
 # --- chunks and batches

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import delete, insert, select
 
-from rewind.control import generations, schema, status, totals
-from rewind.control.database import now, transaction
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
+from rewind.registry import generations, schema
+from rewind.registry.database import now, transaction
+from rewind.registry.snapshot import snapshot
+from rewind.views import counters, status
 from tests.support import page_states
 from tests.support.fakes import installation
 from tests.support.registry import NAME, create
@@ -71,4 +72,4 @@ def test_what_is_shown_does_not_depend_on_the_database(own_url, tmp_path, state)
     shown, wanted = (status.read(one, page_states.Ends(), at).to_json() for one in (seen, other))
     assert (shown, shown["registry_read"]) == (wanted, True)
     with snapshot(own_url) as mine, snapshot(other.registry_url) as theirs:
-        assert totals.read(mine) == totals.read(theirs)
+        assert counters.read(mine) == counters.read(theirs)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from rewind.control import rewinds, schema
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
-from rewind.core.plan import Request
+from rewind.core.planning.plan import Request
+from rewind.registry import rewinds, schema
+from rewind.registry.database import transaction
 from tests.support.registry import G1, G2, a_plan, raced
 
 # --- plans and rewinds

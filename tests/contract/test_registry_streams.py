@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import insert, select
 
-from rewind.control import progress, schema, streams
-from rewind.control.database import now
 from rewind.core.errors import RefusedError
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.registry import progress, schema, streams
+from rewind.registry.database import now
 from tests.support.registry import G1, G2, G3
 
 AT = datetime.fromisoformat("2025-09-04T12:00:00.000001")

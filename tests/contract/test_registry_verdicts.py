@@ -7,10 +7,10 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
-from rewind.control import rewinds, schema, verdicts
-from rewind.control.database import now
-from rewind.control.verdicts import Approval, Verdict
 from rewind.core.errors import RefusedError
+from rewind.registry import rewinds, schema, verdicts
+from rewind.registry.database import now
+from rewind.registry.verdicts import Approval, Verdict
 
 AT = datetime.fromisoformat("2025-09-04T12:00")
 

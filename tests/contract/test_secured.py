@@ -11,12 +11,14 @@ from kafka import KafkaAdminClient
 from pyspark.sql import functions as F
 
 from rewind.adapters import kafka
-from rewind.control import announce, kafka_access, rights, submit
-from rewind.control import broker as real
 from rewind.core.errors import DeniedError, RefusedError, RetryError
+from rewind.core.model import Generation, Topic
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Generation, Topic
+from rewind.runtime import announce, rights
+from rewind.runtime.drivers import submit
+from rewind.runtime.kafka import broker as real
+from rewind.runtime.kafka import kafka_access
 from tests.support import secured
 from tests.support.secured import CLIENT, PASSWORD, Secured
 

@@ -20,11 +20,13 @@ from types import SimpleNamespace  # noqa: E402
 
 from rewind_airflow import run  # noqa: E402
 
-from rewind.control import bundle, database, generations, pipelines, rewinds, verdicts  # noqa: E402
-from rewind.control.database import now, transaction  # noqa: E402
 from rewind.core import lifecycle  # noqa: E402
-from rewind.core.plan import Plan, Request, sealed  # noqa: E402
-from rewind.core.world import Generation  # noqa: E402
+from rewind.core.model import Generation  # noqa: E402
+from rewind.core.planning.plan import Plan, Request, sealed  # noqa: E402
+from rewind.declared import pipelines  # noqa: E402
+from rewind.registry import database, generations, rewinds, verdicts  # noqa: E402
+from rewind.registry.database import now, transaction  # noqa: E402
+from rewind.runtime.drivers import bundle  # noqa: E402
 from tests.support.airflow_page import airflow, client, fresh, page, site  # noqa: E402, F401
 
 PIPELINE = "visits"

@@ -11,8 +11,8 @@ from rewind_airflow import approval
 from rewind_airflow.approval import Approve
 from sqlalchemy import update
 
-from rewind.control import generations, plannings, rewinds, schema, verdicts
-from rewind.control.database import transaction
+from rewind.registry import generations, plannings, rewinds, schema, verdicts
+from rewind.registry.database import transaction
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import ParamValidationError
 from rewind_airflow import form
 
-from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK, parse
+from rewind.declared.forms import CONSUMERS, PARAMETERS, ROLLBACK, parse
 
 BAD = {
     "from": ["abc", '["a"]', "2025-9-4", "2014-01-01", "2025-09-04T07:00:00", "P", "PT", "P1DT", 5, None],

@@ -16,14 +16,15 @@ from airflow.timetables.base import TimeRestriction
 from rewind_airflow import nights
 from rewind_airflow.notify import Drifted
 
-from rewind.control import bundle, generations
-from rewind.control import nights as log
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core import nights as rules
+from rewind.core.model import Generation
 from rewind.core.nights import Known, Night, Sample
 from rewind.core.offsets import OffsetRange, total
-from rewind.core.world import Generation
+from rewind.registry import generations
+from rewind.registry import nightly_replays as log
+from rewind.registry.database import transaction
+from rewind.runtime.drivers import bundle
 
 PARIS = {nights.ZONE: "Europe/Paris", nights.SCHEDULE: "30 2 * * *"}
 MINUTE = timedelta(minutes=1)

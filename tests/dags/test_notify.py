@@ -13,10 +13,11 @@ from rewind_airflow import links, notify, run, waits
 from rewind_airflow.approval import Approve
 from rewind_airflow.waits import Observe, Supervise
 
-from rewind.control import observing, supervise
-from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
+from rewind.registry import observation
+from rewind.registry.database import transaction
+from rewind.runtime.drivers import supervise
 from tests.support.recorder import Recorder
 
 MESSAGE = "{{ rewind_event }} | {{ rewind_text }} | {{ rewind_link }}"
@@ -77,9 +78,9 @@ def test_a_pass_that_needs_no_person_is_not_told(context, told, opened, judged):
 def look(installation, rewind_id, attempt, **differences):
     counts = {"rows": 9, **differences}
     with transaction(installation.registry_url) as connection:
-        made = observing.Look(waits.timedelta(seconds=attempt), Frontier({0: 1}), counts, differences, [])
-        observing.record(connection, rewind_id, attempt, made)
-        return observing.read(connection, rewind_id)
+        made = observation.Look(waits.timedelta(seconds=attempt), Frontier({0: 1}), counts, differences, [])
+        observation.record(connection, rewind_id, attempt, made)
+        return observation.read(connection, rewind_id)
 
 
 def test_differences_since_the_switch_are_told_once(context, told, opened, installation, rewind_id):

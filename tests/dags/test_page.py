@@ -10,7 +10,8 @@ from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi.testclient import TestClient
 
-from rewind.control import changes, database, rewinds
+from rewind.registry import database, rewinds
+from rewind.views import change_count
 from rewind.web import offers
 from tests.support import page_states
 from tests.support.airflow_page import PLUGIN, ROLES, load_plugin
@@ -192,11 +193,11 @@ def test_an_action_refuses_what_it_does_not_know(client, site, action):
         ]
     else:
         bodies.append(({"rate": 5}, f'rate: {action} does not know "rate". Known: nothing'))
-    before = changes.number(site.registry_url)
+    before = change_count.number(site.registry_url)
     for body, told in bodies:
         answer = client("user").post(f"/rewind/api/rewinds/{REWIND_ID}/actions/{action}", json=body)
         assert (answer.status_code, answer.json()["detail"].startswith(told)) == (422, True), answer.text
-    assert changes.number(site.registry_url) == before
+    assert change_count.number(site.registry_url) == before
 
 
 def test_a_pace_is_set_and_lifted(client, site):
@@ -304,7 +305,7 @@ def test_an_empty_registry_says_so(client, site):
 
 def test_a_locked_registry_says_so_and_nothing_more(client, site, monkeypatch):
     page_states.seed(site, "deployed")
-    monkeypatch.setattr("rewind.control.snapshot.BUSY_MILLISECONDS", 50)
+    monkeypatch.setattr("rewind.registry.snapshot.BUSY_MILLISECONDS", 50)
     database.engine(site.registry_url).dispose()
     holder = sqlite3.connect(site.home / "registry.db", isolation_level=None)
     holder.execute("PRAGMA journal_mode=DELETE")

@@ -13,9 +13,10 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from rewind_airflow import run
 
-from rewind.control import changes, requests
-from rewind.control.requests import form_of
 from rewind.core.errors import RefusedError
+from rewind.declared import forms
+from rewind.declared.forms import form_of
+from rewind.views import change_count
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 
@@ -47,9 +48,9 @@ def refused(installation, context, spark_submit):
         declared = {name: param.value for name, param in dag.params.items()}
         context["params"] = {**declared, **conf} if overrides else declared
         context["dag_run"] = SimpleNamespace(conf=conf)
-        before, files = changes.number(installation.registry_url), contents(installation)
+        before, files = change_count.number(installation.registry_url), contents(installation)
         told = [outcome(task, context) for task in dag.roots]
-        assert (changes.number(installation.registry_url), contents(installation)) == (before, files)
+        assert (change_count.number(installation.registry_url), contents(installation)) == (before, files)
         assert submits() == ""
         return told
 
@@ -102,7 +103,7 @@ def cases(form, of):
 
 def test_each_dag_has_its_form_and_no_other(bag):
     assert set(bag) == {f"{kind}_{name}" for kind in KINDS for name in DECLARED} | SHARED
-    assert requests.FORMS.keys() == {*KINDS, "mirror", *(SHARED - {"mirror_clicks"})}
+    assert forms.FORMS.keys() == {*KINDS, "mirror", *(SHARED - {"mirror_clicks"})}
     for dag in bag.values():
         shown = {name: dag.params.get_param(name) for name in dag.params}
         assert {
@@ -165,5 +166,5 @@ def test_a_run_without_a_conf_is_refused_only_where_something_is_needed(bag, con
 def test_what_somebody_asked_for_counts_also_where_airflow_leaves_it_out_of_the_parameters(bag, context):
     context["ti"].dag_id, context["params"] = "collect_garbage", {"dry_run": False}
     context["dag_run"] = SimpleNamespace(conf={"dry_run": True})
-    assert run.asked(context, requests.COLLECT) == {"dry_run": True}
+    assert run.asked(context, forms.COLLECT) == {"dry_run": True}
     assert run.given(context) == {"dry_run": True}

@@ -11,7 +11,7 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.timetables.trigger import CronTriggerTimetable
 from rewind_airflow import nights, schedules
 
-from rewind.control import installation
+from rewind.runtime import installation
 
 MADE = datetime(2026, 3, 1, 12, 34, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -10,9 +10,10 @@ from rewind_airflow import hook as hooks
 from rewind_airflow.hook import TrackedHook
 from rewind_airflow.submits import AbortSubmit, StepSubmit
 
-from rewind.control import leases, rewinds, step_lease
-from rewind.control.database import transaction
 from rewind.core.errors import RetryError
+from rewind.registry import leases, rewinds
+from rewind.registry.database import transaction
+from rewind.runtime.drivers import step_lease
 from tests.support import stub_submit
 from tests.support.stub_submit import CLUSTER, HERE
 from tests.support.workshop import wait_for

@@ -23,9 +23,11 @@ from rewind_airflow.submits import (
     StepSubmit,
 )
 
-from rewind.control import changes, plannings, requests, rewinds
-from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
+from rewind.declared import forms
+from rewind.registry import plannings, rewinds
+from rewind.registry.database import transaction
+from rewind.views import change_count
 
 CONNECTION = "AIRFLOW_CONN_SPARK_DEFAULT"
 STANDALONE = '{"conn_type":"spark","host":"spark://a:7077,b:7077","extra":{"deploy-mode":"cluster"}}'
@@ -103,7 +105,7 @@ def test_an_abort_leaves_alone_what_is_no_rewind_of_its_pipeline(installation, o
     opened()
     with transaction(installation.registry_url) as connection:
         plannings.ask(connection, "rw-0123456789", "orders", "", dry_run=False)
-    before = changes.number(installation.registry_url)
+    before = change_count.number(installation.registry_url)
     for named, pipeline, told in (
         (rewind_id, "orders", f"'{rewind_id}' is no rewind of orders. Use the DAG of its own pipeline"),
         ("rw-0123456789", "visits", "'rw-0123456789' is no rewind of visits"),
@@ -112,7 +114,7 @@ def test_an_abort_leaves_alone_what_is_no_rewind_of_its_pipeline(installation, o
         form_filled["params"] = {"rewind_id": named}
         with pytest.raises(RefusedError, match=f"rewind_id: {told}"):
             AbortSubmit(task_id="abort", job="abort", pipeline=pipeline).errand(form_filled, installation)
-    assert changes.number(installation.registry_url) == before
+    assert change_count.number(installation.registry_url) == before
 
 
 def test_a_reason_reaches_the_main_whatever_it_begins_with(installation, opened, form_filled, rewind_id, spark_submit):
@@ -225,11 +227,11 @@ def rolling_back(context, **asked):
 
 
 def test_a_rollback_hands_over_its_form_and_is_believed_by_its_mark(installation, context, spark_submit):
-    rollback_id = requests.rollback_id(context["ti"].dag_id, context["ti"].run_id)
+    rollback_id = forms.rollback_id(context["ti"].dag_id, context["ti"].run_id)
     submits = spark_submit(0, mark=f"{rollback_id} rollback")
     rolling_back(context).execute(context)
     assert f"'--rollback-id', '{rollback_id}', '--pipeline', 'visits', '--request'" in submits()
-    defaults = {name: schema["default"] for name, schema in requests.ROLLBACK.items()}
+    defaults = {name: schema["default"] for name, schema in forms.ROLLBACK.items()}
     assert json.dumps({**defaults, "reason": "wrong", "dry_run": False}) in submits()
     spark_submit(0)
     with pytest.raises(AirflowException, match="rollback"):
@@ -238,7 +240,7 @@ def test_a_rollback_hands_over_its_form_and_is_believed_by_its_mark(installation
 
 
 def test_a_move_of_consumers_hands_over_its_form_and_is_believed_by_its_mark(installation, context, spark_submit):
-    move_id = requests.move_id(context["ti"].dag_id, context["ti"].run_id)
+    move_id = forms.move_id(context["ti"].dag_id, context["ti"].run_id)
     context["params"] = {"consumer_groups": ["shop"], "from_job": None, "dry_run": False}
     submits = spark_submit(0, mark=f"{move_id} consumers")
     moving = ConsumersSubmit(task_id="consumers", job="consumers", pipeline="visits")

@@ -20,11 +20,12 @@ from rewind_airflow.announce import Announce, AnnounceRollback, live_asset
 from rewind_airflow.triggers import StartCandidate, StartStream, TriggerAbort, TriggerRollback
 from sqlalchemy import insert, select, update
 
-from rewind.control import generations, observing, plannings, requests, rewinds, schema, streams, verdicts
-from rewind.control.database import transaction
-from rewind.control.observing import Look
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
+from rewind.declared import forms
+from rewind.registry import generations, observation, plannings, rewinds, schema, streams, verdicts
+from rewind.registry.database import transaction
+from rewind.registry.observation import Look
 
 
 class FakeRuns:
@@ -244,7 +245,7 @@ def test_a_switched_rewind_is_never_aborted(installation, opened, context, rewin
 def observed(installation, rewind_id, **differences):
     with transaction(installation.registry_url) as connection:
         look = Look(timedelta(minutes=1), Frontier({0: 10}), {"rows": 5}, differences, [])
-        observing.record(connection, rewind_id, 1, look)
+        observation.record(connection, rewind_id, 1, look)
 
 
 def test_differences_start_one_rollback_a_rewind_when_asked_to(installation, opened, started, rewind_id):
@@ -255,7 +256,7 @@ def test_differences_start_one_rollback_a_rewind_when_asked_to(installation, ope
     reason = f"{rewind_id}: 5 rows compared since the switch, DIFFERENCES: 2 changed, 1 missing"
     conf = {"dry_run": False, "to": "visits-g1", "reason": reason}
     assert started(task) == ("rollback_visits", f"observed.{rewind_id}", conf)
-    assert requests.checked(conf, requests.ROLLBACK, "rollback_visits")["dry_run"] is False
+    assert forms.checked(conf, forms.ROLLBACK, "rollback_visits")["dry_run"] is False
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_a_rollback_is_announced_with_what_it_went_back_to(context, installation
     task = AnnounceRollback(task_id="announce", pipeline="visits")
     with pytest.raises(AirflowFailException, match="the registry has no rollback rb-"):
         task.execute(context)
-    rollback_id = requests.rollback_id(context["ti"].dag_id, context["ti"].run_id)
+    rollback_id = forms.rollback_id(context["ti"].dag_id, context["ti"].run_id)
     with transaction(installation.registry_url) as connection:
         connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=3, body={}))
         rewinds.fix(connection, rollback_id, "rollback", {"epoch": 3, "to": "visits-g1"})
@@ -360,7 +361,7 @@ def test_of_a_shared_output_the_event_names_what_readers_read(context, installat
     shared = replace(plan, config={**plan.config, "shared": True})
     monkeypatch.setattr(rewinds, "read_plan", lambda *_: shared)
     frozen = {"config": {**shared.config, "output_topic": "visits_out"}}
-    rollback_id = requests.rollback_id(context["ti"].dag_id, context["ti"].run_id)
+    rollback_id = forms.rollback_id(context["ti"].dag_id, context["ti"].run_id)
     with transaction(installation.registry_url) as connection:
         connection.execute(update(schema.generations).values(frozen=frozen))
         for epoch in (2, 3):

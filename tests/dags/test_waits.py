@@ -11,14 +11,16 @@ from rewind_airflow.sights import Race
 from rewind_airflow.waits import CatchUp, Observe, Supervise
 from sqlalchemy import update
 
-from rewind.control import broker, generations, leases, observing, progress, rewinds, schema, streams, supervise
-from rewind.control.database import now, transaction
-from rewind.control.observing import Look
-from rewind.control.supervise import Sighting
 from rewind.core.errors import IntegrityError, RetryError
 from rewind.core.horizon import Frontier
+from rewind.core.model import Batch, Generation, Topic
 from rewind.core.offsets import OffsetRange
-from rewind.core.world import Batch, Generation, Topic
+from rewind.registry import generations, leases, observation, progress, rewinds, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.registry.observation import Look
+from rewind.runtime.drivers import supervise
+from rewind.runtime.drivers.supervise import Sighting
+from rewind.runtime.kafka import broker
 
 NEAR = Race(candidate={0: 950}, live={0: 1_000}, end={0: 1_020}, driven=True, quarantined="")
 
@@ -201,7 +203,7 @@ def compared(installation, rewind_id, monkeypatch):
 
     def make(differences, up_to=5):
         with transaction(installation.registry_url) as connection:
-            body = {"epoch": 2, "frontier": observing.to_json(Frontier({0: up_to}))}
+            body = {"epoch": 2, "frontier": observation.to_json(Frontier({0: up_to}))}
             connection.execute(update(schema.facts).where(schema.facts.c.name == "cut_over").values(value=body))
             for job in ("visits-g1", "visits-g2"):
                 progress.record(connection, job, 1, Batch(1, {0: 0}, {0: 10}, 10, now()))
@@ -213,7 +215,7 @@ def compared(installation, rewind_id, monkeypatch):
                 after = now() - rewinds.fact_at(connection, rewind_id, "cut_over")
                 counts = {"rows": 5, **differences}
                 look = Look(after, Frontier({0: 10}), counts, differences, [{"class": "changed"}])
-                observing.record(connection, rewind_id, len(submits), look)
+                observation.record(connection, rewind_id, len(submits), look)
                 for job in ("visits-g1", "visits-g2"):
                     progress.record(connection, job, 1, Batch(2, {0: 10}, {0: 20}, 10, now()))
 

@@ -38,6 +38,7 @@ include =
     */rewind.zip/rewind/*
     {copied}/dags/*
     {copied}/plugins/*
+    {copied}/examples/*
 """
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-PRODUCT = ("include/rewind", "dags", "plugins")
+PRODUCT = ("include/rewind", "dags", "plugins", "examples")
 """Where faults are planted."""
 
 GUARD = "removed guard"

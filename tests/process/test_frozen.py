@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import supervise
 from rewind.core.errors import IntegrityError
+from rewind.runtime.drivers import supervise
 from tests.support.workshop import PROJECT, Workshop, wait_for
 
 pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -44,7 +44,7 @@ def test_edits_reach_no_generation_and_a_changed_bundle_is_refused(
         shutil.copytree(PROJECT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(shop.settings.pipelines / "frozen", tree / "include" / "pipelines" / "frozen")
     live = shop.deploy()
-    look = f"from rewind.control import supervise; print(supervise.look(s, {live!r}).state)"
+    look = f"from rewind.runtime.drivers import supervise; print(supervise.look(s, {live!r}).state)"
     wait_for("the first driver", lambda: in_tree(tree, shop, look) == supervise.RUNNING)
     shop.produce((b"k", json.dumps(VISIT).encode()))
     wait_for("the first answer", lambda: len(shop.read("frozen-out-g1")) == 1)

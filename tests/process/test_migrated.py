@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import database, schema, streams, supervise
 from rewind.core.errors import RefusedError
+from rewind.registry import database, schema, streams
+from rewind.runtime.drivers import supervise
 from tests.support.migrated import Release
 from tests.support.workshop import Workshop, wait_for
 

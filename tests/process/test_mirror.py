@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rewind.adapters.mirror_reader import read_state
-from rewind.control import submit, supervise
-from rewind.control.broker import Broker
+from rewind.runtime.drivers import submit, supervise
+from rewind.runtime.kafka.broker import Broker
 from tests.scenarios.mirroring import kill_and_compare
 from tests.support.workshop import Workshop
 

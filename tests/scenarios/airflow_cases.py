@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from rewind.control import generations, requests, rewinds, schema, streams, supervise
-from rewind.control.pointer import resolve
+from rewind.airflow_api.client import AirflowApi, AirflowApiError
 from rewind.core import lifecycle
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
+from rewind.declared import forms
+from rewind.registry import generations, rewinds, schema, streams
+from rewind.runtime.drivers import supervise
+from rewind.views.pointer import resolve
 from tests.support.stage import RUN_SECONDS, Stage
 from tests.support.workshop import wait_for
 
@@ -125,7 +127,7 @@ def starts_at_once(stage: Stage) -> int:
         runs = list(pool.map(lambda _: _start(stage, barrier), range(STARTS)))
     wait_for("the winner", lambda: _active(stage) is not None, RUN_SECONDS)
     winner = _active(stage)
-    losers = [run_id for run_id in runs if requests.rewind_id(stage.rewind_dag, run_id) != winner]
+    losers = [run_id for run_id in runs if forms.rewind_id(stage.rewind_dag, run_id) != winner]
     for run_id in losers:
         assert stage.ended(stage.rewind_dag, run_id) == "failed"
         assert f"rewind {winner} of {stage.shop.pipeline} is active" in stage.failures(stage.rewind_dag, run_id)

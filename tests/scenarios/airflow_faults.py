@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewind.control.database import now
 from rewind.local import processes
+from rewind.registry.database import now
 from tests.scenarios.airflow_life import visit
 from tests.support.stage import Stage
 from tests.support.workshop import wait_for

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from rewind.control import generations
-from rewind.control.database import now
-from rewind.control.pointer import resolve
+from rewind.registry import generations
+from rewind.registry.database import now
+from rewind.views.pointer import resolve
 from tests.support.stage import Stage
 from tests.support.workshop import wait_for
 

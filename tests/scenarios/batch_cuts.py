@@ -13,9 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.core.pipeline import Pipeline
-from rewind.steps.logic import empty_records
-from rewind.transforms import contract, parsing
-from rewind.transforms.parsing import REASON, SRC
+from rewind.steps.generation.logic import empty_records
+from rewind.transforms.logic import contract
+from rewind.transforms.values import parsing
+from rewind.transforms.values.parsing import REASON, SRC
 
 BEGIN = datetime(2025, 9, 4, 7, tzinfo=UTC)
 PARTITIONS = 2

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rewind.control import requests, verdicts
-from rewind.control.verdicts import Approval
+from rewind.declared import forms
+from rewind.registry import verdicts
+from rewind.registry.verdicts import Approval
 from tests.scenarios.airflow_life import visit
 from tests.support.browser import Page
 from tests.support.mailbox import Mailbox
@@ -166,7 +167,7 @@ def live_in_a_browser(stage: Stage, page: Page, box: Mailbox, folder: Path) -> d
     page.shoot(folder / "live-form-sent.png")
     stage.succeeded(stage.rewind_dag, dry)
     run_id = desk.trigger(stage.rewind_dag, apply_plan=stage.plan_of(dry), dry_run=False)
-    rewind_id = requests.rewind_id(stage.rewind_dag, run_id)
+    rewind_id = forms.rewind_id(stage.rewind_dag, run_id)
     desk.rewind_page()
     desk.follow(rewind_id)
     assert "keeps to this limit" in desk.act("Throttle", input=str(RATE))

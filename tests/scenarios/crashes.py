@@ -8,11 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewind.control import announce, generations, manifest, rewinds
-from rewind.control.broker import Broker
-from rewind.control.database import now
 from rewind.core import crash, lifecycle
 from rewind.core.errors import RewindError
+from rewind.registry import generations, manifest, rewinds
+from rewind.registry.database import now
+from rewind.runtime import announce
+from rewind.runtime.kafka.broker import Broker
 from tests.support.workshop import Ended, Workshop
 
 POINTS: dict[str, tuple[str, ...]] = {

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from rewind.adapters import files, mirror
-from rewind.control import progress
-from rewind.control.database import now, transaction
-from rewind.control.guard import Guard
-from rewind.core import chunks
+from rewind.core.model import Batch
 from rewind.core.offsets import Ranges
+from rewind.core.planning import chunks
 from rewind.core.settings import Settings
-from rewind.core.world import Batch
-from rewind.steps import backfill
-from rewind.steps.backfill import Work
-from rewind.steps.history import History
+from rewind.registry import progress
+from rewind.registry.database import now, transaction
+from rewind.runtime.drivers.guard import Guard
+from rewind.steps.feed.history import History
+from rewind.steps.lifecycle import backfill
+from rewind.steps.lifecycle.backfill import Work
 from tests.scenarios.crashes import Life
 from tests.support import fakes, preload
 from tests.support.workshop import Workshop

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
-from rewind.control import supervise
 from rewind.core.errors import RewindError
+from rewind.runtime.drivers import supervise
 from tests.scenarios.sweep import Sweep, Trace
 from tests.support.workshop import wait_for
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rewind.control.status_jobs import Ends, lag_of
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange
-from rewind.core.plan import Plan, Request
-from rewind.core.planner import World, make_plan
+from rewind.core.planning.plan import Plan, Request
+from rewind.core.planning.planner import World, make_plan
 from rewind.core.settings import Settings
+from rewind.views.status_jobs import Ends, lag_of
 from tests.support import range_oracle
 from tests.support.drawn_logs import BEGUN, STEP, Drawn, draw, play
 from tests.support.fake_ports import FakeLifecycle, FakeMirror

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rewind.control import generations, rewinds
-from rewind.control.database import now
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.offsets import reached
+from rewind.registry import generations, rewinds
+from rewind.registry.database import now
 from tests.scenarios.soak import Soak
 from tests.support import preload
 from tests.support.workshop import Ended, wait_for

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import deaths, leases, supervise
-from rewind.control.broker import Broker
-from rewind.control.leases import Holder
 from rewind.core import coordinates, crash
 from rewind.core.offsets import Vector
+from rewind.registry import leases
+from rewind.registry.leases import Holder
+from rewind.runtime.drivers import declared_dead, supervise
+from rewind.runtime.kafka.broker import Broker
 from tests.scenarios import crashes
 from tests.scenarios.crashes import visit
 from tests.support.workshop import Record, Workshop, wait_for
@@ -65,7 +66,9 @@ class Life:
     def through(self, point: str) -> int:
         """Freeze the driver at a point, declare it dead, let it wake; return in how many batches it then wrote."""
         frozen = self.freeze(point)
-        deaths.declare(self.shop.settings, self.owner, frozen.token, "tester", f"stopped at {point}", stopped=True)
+        declared_dead.declare(
+            self.shop.settings, self.owner, frozen.token, "tester", f"stopped at {point}", stopped=True
+        )
         self.produce()
         self.shop.start(self.owner)
         self.shop.caught_up(self.owner)

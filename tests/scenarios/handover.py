@@ -20,11 +20,12 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
-from rewind.control import chunk_log, generations, leases, progress, supervise
 from rewind.core import crash
 from rewind.core.errors import RetryError
 from rewind.core.offsets import reached
 from rewind.local import broker as local_broker
+from rewind.registry import chunk_log, generations, leases, progress
+from rewind.runtime.drivers import supervise
 from tests.scenarios.crashes import killed
 from tests.support import oracle
 from tests.support.ground import Ground

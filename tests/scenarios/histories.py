@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rewind.control.publications import Counts
 from rewind.core import coordinates
+from rewind.registry.publications import Counts
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,15 @@ from typing import Any
 
 from sqlalchemy import delete
 
-from rewind.control import collect, database, generations, leases, manifest, progress, schema, streams
-from rewind.control.broker import Broker
-from rewind.control.database import now, transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RewindError
+from rewind.core.model import Batch
 from rewind.core.settings import Settings
-from rewind.core.world import Batch
-from rewind.steps import rollback
+from rewind.registry import database, generations, leases, manifest, progress, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime import collect
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.lifecycle import rollback
 from tests.support.fakes import PIPELINE, generation
 from tests.support.workshop import Workshop
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rewind.control import database, deaths
 from rewind.core.errors import RetryError
 from rewind.core.settings import Settings
+from rewind.registry import database
+from rewind.runtime.drivers import declared_dead
 from tests.support.host_agent import FASTER, OWNER, Host
 
 
@@ -99,8 +100,8 @@ class Fleet:
             self.look(other)
             self.dead()
             with database.transaction(self.settings.registry_url) as connection:
-                token = deaths.held(connection, OWNER).token
-            deaths.declare(self.settings, OWNER, token, "ann", "its host is gone", stopped=True)
+                token = declared_dead.held(connection, OWNER).token
+            declared_dead.declare(self.settings, OWNER, token, "ann", "its host is gone", stopped=True)
             self.look(other)
             self.hosts[name] = self.up(name)
         return did

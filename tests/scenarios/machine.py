@@ -18,29 +18,22 @@ from unittest import mock
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rewind.control import (
-    announce,
-    bundle,
-    collect,
-    generations,
-    leases,
-    manifest,
-    progress,
-    rewinds,
-    streams,
-    supervise,
-    verdicts,
-)
-from rewind.control.bundle import Bundle
-from rewind.control.database import now, transaction
-from rewind.control.leases import Holder, Process
-from rewind.control.verdicts import Verdict
 from rewind.core import crash, lifecycle
 from rewind.core.errors import RetryError, RewindError
-from rewind.core.plan import Plan, Request
-from rewind.core.world import Batch
-from rewind.steps import abort, allocate, cut_over, main, rollback, since, spin_up
-from rewind.steps.findings import Found
+from rewind.core.model import Batch
+from rewind.core.planning.plan import Plan, Request
+from rewind.registry import generations, leases, manifest, progress, rewinds, streams, verdicts
+from rewind.registry.database import now, transaction
+from rewind.registry.leases import Holder, Process
+from rewind.registry.verdicts import Verdict
+from rewind.runtime import announce, collect
+from rewind.runtime.drivers import bundle, supervise
+from rewind.runtime.drivers.bundle import Bundle
+from rewind.steps.base import recording
+from rewind.steps.compare import new_rows
+from rewind.steps.compare.findings import Found
+from rewind.steps.generation import allocate
+from rewind.steps.lifecycle import abort, cut_over, rollback, spin_up
 from tests.scenarios.crashes import POINTS
 from tests.support.fakes import PIPELINE, FakeBroker, generation, installation, plan
 
@@ -87,13 +80,13 @@ class World:
         equal = Found(Counter({"rows": 1}))
         fakes: list[tuple[Any, dict[str, Any]]] = [
             (crash, {"_reach": self._reach}),
-            (main, {"_end": self._end}),
+            (recording, {"_end": self._end}),
             (leases, {"alive": self._alive}),
             (supervise, {"end": self._drained}),
             (bundle, {"verified": self._bundle, "freeze": self._freeze}),
             (cut_over, {"PATIENCE_SECONDS": 0}),
-            (since, {"session": lambda *_: None}),
-            (since.comparison, {"compared": lambda *_: equal}),
+            (new_rows, {"session": lambda *_: None}),
+            (new_rows.comparison, {"compared": lambda *_: equal}),
             (rollback, {"PATIENCE_SECONDS": 0}),
             *(
                 (module, {"Broker": lambda *_: self.broker})
@@ -234,7 +227,7 @@ class Lifecycle(RuleBasedStateMachine):
                 rewind, _ = rewinds.read_active(connection, rewind_id)
                 generations.read(connection, rewind.job_id)
                 generations.set_handoff(connection, rewind.job_id, {0: 5, 1: 5})
-            main.recorded(self.settings, rewind_id, "backfill", lambda _: {})
+            recording.recorded(self.settings, rewind_id, "backfill", lambda _: {})
 
         self._step(n, "", body)
 

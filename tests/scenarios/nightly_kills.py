@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from rewind.control import evidence
-from rewind.steps import chunk, feeding, night_line, night_report, nightly, query, replay
+from rewind.runtime import evidence
+from rewind.steps.feed import chunk, feeding
+from rewind.steps.generation import query
+from rewind.steps.replays import night_line, night_report, nightly, replay
 from tests.scenarios import nightly_line
 from tests.scenarios.nightly_life import nothing_left, submitted
 from tests.scenarios.nightly_line import RECORDS

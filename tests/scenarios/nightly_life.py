@@ -9,11 +9,12 @@ from typing import Any
 
 from kafka import KafkaProducer
 
-from rewind.control import nights, supervise
-from rewind.control import tables as folders
-from rewind.control.nights import Replayed
 from rewind.core import nights as rules
 from rewind.core.nights import Night
+from rewind.registry import nightly_replays
+from rewind.registry.nightly_replays import Replayed
+from rewind.runtime import tables as folders
+from rewind.runtime.drivers import supervise
 from tests.support.workshop import Ended, Record, Workshop
 
 FIRST = datetime(2025, 9, 4, tzinfo=UTC)
@@ -48,7 +49,7 @@ def submitted(
 ) -> Ended:
     """Submit the replay of a night by the live job's frozen code."""
     with shop.registry() as connection:
-        generation = nights.generations.read(connection, job_id)
+        generation = nightly_replays.generations.read(connection, job_id)
     code = supervise.frozen_bundle(shop.settings, job_id, generation.bundle)
     gone = [[(FIRST + n * DAY).isoformat(), (FIRST + (n + 1) * DAY).isoformat()] for n in missed]
     arguments = [
@@ -71,7 +72,7 @@ def found(shop: Workshop, night: int, sample: Mapping[str, Any] | None = None) -
     start = FIRST + night * DAY
     asked = Night(shop.pipeline, start, start + DAY, "", rules.sample_of(sample or {}))
     with shop.registry() as connection:
-        known = nights.find(connection, asked)
+        known = nightly_replays.find(connection, asked)
     assert known is not None
     return known
 
@@ -86,7 +87,7 @@ def replay(shop: Workshop, job_id: str, night: int, **more: Any) -> Replayed:
 
 def nothing_left(shop: Workshop) -> None:
     with shop.registry() as connection:
-        assert nights.with_scratch(connection, shop.pipeline) == []
+        assert nightly_replays.with_scratch(connection, shop.pipeline) == []
     names = [*folders.all_names(shop.settings), *(path.name for path in shop.settings.generations.glob("*"))]
     left = [name for name in names if f"{shop.pipeline}-n" in name or f"{shop.pipeline}-out-n" in name]
     assert left == [], left

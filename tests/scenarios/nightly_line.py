@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rewind.control import chunk_log, nights, supervise
-from rewind.control import tables as folders
 from rewind.core.offsets import total
+from rewind.registry import chunk_log, nightly_replays
+from rewind.runtime import tables as folders
+from rewind.runtime.drivers import supervise
 from tests.scenarios.nightly_life import DAY, FIRST, day, evidence, found, nothing_left, submitted, visit
 from tests.support.workshop import Workshop
 
@@ -91,7 +92,7 @@ def told(shop: Workshop, live: str, night: int, missed: tuple[int, ...] = ()) ->
     return done.state, done.counts["equal"], done.reason
 
 
-def replayed(shop: Workshop, live: str, night: int, missed: tuple[int, ...] = ()) -> nights.Replayed:
+def replayed(shop: Workshop, live: str, night: int, missed: tuple[int, ...] = ()) -> nightly_replays.Replayed:
     ended = submitted(shop, live, night, missed=missed)
     assert ended.code == 0, ended.output[-4000:]
     done = found(shop, night)
@@ -102,15 +103,15 @@ def replayed(shop: Workshop, live: str, night: int, missed: tuple[int, ...] = ()
 def kept(shop: Workshop) -> str | None:
     """Return the night that the next one may go on from."""
     with shop.registry() as connection:
-        found = nights.kept(connection, shop.pipeline, f"{shop.pipeline}-g1")
+        found = nightly_replays.kept(connection, shop.pipeline, f"{shop.pipeline}-g1")
     return None if found is None else found.replay_id
 
 
 def left(shop: Workshop) -> list[str]:
     """Return the nights of which something stands, and check that it is what the next one needs and no more."""
     with shop.registry() as connection:
-        standing = nights.with_scratch(connection, shop.pipeline)
-        tables = [table for one in standing for table in nights.tables_of(connection, one)]
+        standing = nightly_replays.with_scratch(connection, shop.pipeline)
+        tables = [table for one in standing for table in nightly_replays.tables_of(connection, one)]
     places = [path for path in shop.settings.generations.glob("*") if "-n" in path.name]
     assert [path.name for path in places] == standing
     assert sorted(name for name in folders.all_names(shop.settings) if "-n" in name) == sorted(tables)

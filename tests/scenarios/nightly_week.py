@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from rewind.control import nights
-from rewind.control.nights import Replayed
 from rewind.core.offsets import total
+from rewind.registry import nightly_replays
+from rewind.registry.nightly_replays import Replayed
 from tests.scenarios.nightly_life import nothing_left, plant, visit
 from tests.support.mailbox import Mailbox
 from tests.support.stage import Stage
@@ -122,7 +122,7 @@ class _Week:
     def found(self) -> list[Replayed]:
         """Return all nights of the whole topic, oldest first."""
         with self.shop.registry() as connection:
-            newest = nights.newest(connection, 1_000, self.shop.pipeline)
+            newest = nightly_replays.newest(connection, 1_000, self.shop.pipeline)
         return [night for night in reversed(newest) if night.sample.whole]
 
 
@@ -147,7 +147,7 @@ def _again(week: _Week) -> Mapping[str, object]:
     before = next(night for night in week.found() if night.label == date)
     week.backfill(SPRING, 1, dag_run_conf={"partitions": [1]}, reprocess_behavior="completed")
     with week.shop.registry() as connection:
-        of_date = [night for night in nights.newest(connection, 1_000, "weekly") if night.label == date]
+        of_date = [night for night in nightly_replays.newest(connection, 1_000, "weekly") if night.label == date]
     assert before.replay_id in {night.replay_id for night in of_date}
     kept = week.shop.settings.evidence / before.replay_id / "night-1.json"
     assert json.loads(kept.read_text())["about"]["replayed"] == "all partitions"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from rewind.control import generations, requests
-from rewind.control.rollback import done
+from rewind.declared import forms
+from rewind.registry import generations
+from rewind.runtime.rollback import done
 from tests.scenarios.crashes import visit
 from tests.support.stage import Stage
 from tests.support.workshop import wait_for
@@ -34,7 +35,7 @@ def rolled_back_by_itself(stage: Stage) -> None:
     assert found is not None
     assert found.state == "rolled_back"
     with shop.registry() as connection:
-        made = done(connection, requests.rollback_id(f"rollback_{name}", back))
+        made = done(connection, forms.rollback_id(f"rollback_{name}", back))
         assert generations.read(connection, new).state == "standby"
     assert made is not None
     assert made["reason"].startswith(f"{rewind_id}: ")

@@ -18,14 +18,16 @@ from unittest import mock
 
 from sqlalchemy import delete, insert
 
-from rewind.control import collect, database, generations, manifest, owners, rewinds, schema, streams, tables
-from rewind.control.database import transaction
 from rewind.core import lifecycle, names
 from rewind.core.errors import DeniedError, RetryError, RewindError
+from rewind.core.model import Generation, Topic
 from rewind.core.pipeline import DELTA, KAFKA, Pipeline
-from rewind.core.plan import Plan, Request
-from rewind.core.world import Generation, Topic
-from rewind.steps import abort, allocate, collect_garbage, plan, spin_up
+from rewind.core.planning.plan import Plan, Request
+from rewind.registry import database, generations, manifest, owners, rewinds, schema, streams
+from rewind.registry.database import transaction
+from rewind.runtime import collect, tables
+from rewind.steps.generation import allocate
+from rewind.steps.lifecycle import abort, collect_garbage, plan, spin_up
 from tests.scenarios.crashes import POINTS
 from tests.scenarios.machine import HOUR, Crash, World
 from tests.support import fakes

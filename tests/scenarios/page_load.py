@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from rewind.control import database, schema
-from rewind.control.database import now
 from rewind.core import lifecycle
-from rewind.core.plan import sealed
+from rewind.core.model import Topic
+from rewind.core.planning.plan import sealed
 from rewind.core.settings import Settings
-from rewind.core.world import Topic
+from rewind.registry import database, schema
+from rewind.registry.database import now
 from tests.support import page_states
 
 COMMITS, CHUNKS, VERDICT_ROWS, REWINDS, NIGHTS = 200, 4, 5, 6, 60

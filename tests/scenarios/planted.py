@@ -24,8 +24,8 @@ from rewind.core.pipeline import (
     ExpectedChange,
     RowRule,
 )
-from rewind.steps.comparison import compared_rows
-from rewind.transforms.compare import Sides
+from rewind.steps.compare.comparison import compared_rows
+from rewind.transforms.comparing.compare import Sides
 from tests.support import planting
 from tests.support.planting import SAME, Kind, Row, changed, equal, told, wanted
 

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rewind.core.model import Topic
 from rewind.core.pipeline import ExpectedChange
-from rewind.core.world import Topic
-from rewind.steps import keyed_comparison
-from rewind.transforms.compare import Sides
-from rewind.transforms.keyed import Bounds
+from rewind.steps.compare import keyed_comparison
+from rewind.transforms.comparing.compare import Sides
+from rewind.transforms.comparing.keyed import Bounds
 from tests.support import fakes, planting
 from tests.support.planting import SAME, Kind, Row, changed, told, wanted
 

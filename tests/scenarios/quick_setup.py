@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rewind.control import jvm
+from rewind.runtime.drivers import jvm
 
 CONFS = ("spark", "kafka")
 PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
@@ -24,7 +24,7 @@ sys.path.insert(0, "scripts")
 from pathlib import Path
 from provision import archive, places
 from provision.progress import Board
-from rewind.control import jvm
+from rewind.runtime.drivers import jvm
 java, folder, board = jvm.java_home(), Path(sys.argv[1]), Board([], sys.stdout, Path(sys.argv[1], "log"))
 submit = archive.submit
 submit(java, f'-XX:TieredStopAtLevel=1 "-XX:ArchiveClassesAtExit={folder / jvm.ARCHIVE}"', [str(folder)], board)
@@ -34,7 +34,7 @@ RIGHT = """
 import sys
 sys.path.insert(0, "scripts")
 from provision import archive, environment, jars, places
-from rewind.control import jvm
+from rewind.runtime.drivers import jvm
 packages = list(places.VENV.glob("lib/python*/site-packages/*.dist-info"))
 assert environment.is_right(places.LOCKS[False]), "packages"
 assert not [info.name for info in packages if not environment.is_complete(info)]

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import psutil
 
-from rewind.control import leases, pointer
-from rewind.control.leases import Holder
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import RewindError
 from rewind.local import stack
 from rewind.local.stack import Stack
+from rewind.registry import leases
+from rewind.registry.leases import Holder
+from rewind.registry.snapshot import snapshot
+from rewind.views import pointer
 from tests.support.workshop import wait_for
 
 BURN = "while True: pass"

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from rewind.control import database, generations, rewinds
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, WorldMovedError
-from rewind.core.plan import Request
+from rewind.core.planning.plan import Request
+from rewind.registry import database, generations, rewinds
+from rewind.registry.database import transaction
 from tests.support.fakes import PIPELINE, generation, plan
 
 log = logging.getLogger(__name__)

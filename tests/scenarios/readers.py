@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from rewind.control import schema
-from rewind.control.broker import Broker
-from rewind.core import consumers, coordinates
-from rewind.core.consumers import Move
+from rewind.core import coordinates
 from rewind.core.offsets import Vector
+from rewind.core.planning import consumer_groups
+from rewind.core.planning.consumer_groups import Move
+from rewind.registry import schema
+from rewind.runtime.kafka.broker import Broker
 from tests.scenarios.crashes import Life, visit
 from tests.support.workshop import Record, Workshop
 
@@ -119,7 +120,7 @@ def switch(life: Life, groups: Sequence[str], records: int) -> str:
 
 def roll_back(life: Life) -> None:
     """Go back, the groups with the pointer: those that the switch moved need not be named again."""
-    asked = json.dumps({"dry_run": False, "reason": "drawn", "only_new": consumers.REPLAY})
+    asked = json.dumps({"dry_run": False, "reason": "drawn", "only_new": consumer_groups.REPLAY})
     life.step("rollback", "--rollback-id", ROLLBACK, "--pipeline", life.shop.pipeline, "--request", asked)
 
 
@@ -129,7 +130,7 @@ def moves(shop: Workshop, move_id: str) -> dict[str, Move]:
     with shop.registry() as connection:
         rows = connection.execute(select(table).where(table.c.move_id == move_id)).all()
     assert {row.state for row in rows} == {"moved"}
-    return {row.group: consumers.from_json(row.body) for row in rows}
+    return {row.group: consumer_groups.from_json(row.body) for row in rows}
 
 
 def produce(shop: Workshop, first: int, count: int) -> None:

@@ -14,19 +14,21 @@ from pyspark.sql import functions as F
 from rewind.adapters import delta_output
 from rewind.adapters.delta_output import Write
 from rewind.adapters.sinks import sink_of
-from rewind.control import checked, tables
-from rewind.control.broker import Broker
-from rewind.control.checked import Checked
 from rewind.core.horizon import Frontier
+from rewind.core.model import Generation, Topic
 from rewind.core.offsets import OffsetRange, Ranges, ends, starts, total
 from rewind.core.pipeline import DELTA, KAFKA, Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Generation, Topic
-from rewind.steps import comparison, findings, taken_up
-from rewind.steps.findings import Found
-from rewind.steps.logic import empty_records
-from rewind.transforms import contract, encoding
-from rewind.transforms.headers import Stamp
+from rewind.registry import check_results
+from rewind.registry.check_results import Checked
+from rewind.runtime import tables
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.compare import comparison, findings, resumed
+from rewind.steps.compare.findings import Found
+from rewind.steps.generation.logic import empty_records
+from rewind.transforms.logic import contract
+from rewind.transforms.records import encoding
+from rewind.transforms.records.headers import Stamp
 from tests.support import cuts, fakes
 from tests.support.fakes import TOPIC_ID
 
@@ -101,12 +103,12 @@ class Pair:
 
     def again(self, horizon: Ranges, before: Checked | None) -> Found | None:
         """Return what a check finds that goes on from another; None when it has to read all."""
-        went_on = taken_up.go_on(self.spark, self.settings, *self.jobs, horizon, before)
+        went_on = resumed.go_on(self.spark, self.settings, *self.jobs, horizon, before)
         return None if went_on is None else went_on.found
 
     def checked(self, horizon: Ranges, found: Found, attempt: int) -> Checked:
         frontier = Frontier(ends(horizon), found.unread, 0, found.ends)
-        of = checked.identity(*self.jobs, 1)
+        of = check_results.identity(*self.jobs, 1)
         return Checked(attempt, of, starts(horizon), frontier, found.counts, found.fields, found.sample, None)
 
 

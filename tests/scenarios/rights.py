@@ -7,8 +7,9 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 
-from rewind.control import announce, generations, manifest
-from rewind.control.broker import Broker
+from rewind.registry import generations, manifest
+from rewind.runtime import announce
+from rewind.runtime.kafka.broker import Broker
 from tests.scenarios.crashes import Life
 from tests.support import secured
 

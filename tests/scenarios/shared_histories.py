@@ -8,10 +8,11 @@ from pyspark.sql import functions as F
 from rewind.adapters import shared_table
 from rewind.adapters.shared_table import SharedTable
 from rewind.adapters.shared_topic import SharedTopic
-from rewind.control.broker import Broker
-from rewind.control.publications import Counts
 from rewind.core import coordinates
-from rewind.transforms import merging, parsing
+from rewind.registry.publications import Counts
+from rewind.runtime.kafka.broker import Broker
+from rewind.transforms.records import merging
+from rewind.transforms.values import parsing
 from tests.scenarios import histories
 from tests.scenarios.histories import Write
 from tests.support import fakes

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 import rewind
-from rewind.control import generations, publications, rewinds, tables
 from rewind.core import coordinates
+from rewind.registry import generations, publications, rewinds
+from rewind.runtime import tables
 from tests.scenarios.late_visits import produce, visits
 from tests.support.workshop import Workshop, wait_for
 

@@ -16,9 +16,9 @@ from typing import Any
 from urllib import request
 
 from rewind.cli.exit_codes import INTERRUPTED
-from rewind.control import streams
-from rewind.control.metrics import METRICS
 from rewind.local import ports
+from rewind.registry import streams
+from rewind.views.metrics import METRICS
 from tests.support.mailbox import Mailbox
 from tests.support.stage import RUN_SECONDS, Stage
 from tests.support.workshop import PROJECT, wait_for

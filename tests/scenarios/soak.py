@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 from kafka import KafkaProducer
 
-from rewind.control import generations, leases, streams, supervise
 from rewind.core.coordinates import SOURCE
 from rewind.core.errors import RetryError
 from rewind.core.offsets import reached
 from rewind.local import broker as local_broker
+from rewind.registry import generations, leases, streams
+from rewind.runtime.drivers import supervise
 from tests.scenarios.crashes import visit
 from tests.scenarios.frozen_writer import out_of_order
 from tests.support.ground import Ground

@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 from kafka import KafkaProducer
 
-from rewind.control import generations, manifest, supervise, tables
-from rewind.control.database import now
+from rewind.registry import generations, manifest
+from rewind.registry.database import now
+from rewind.runtime import tables
+from rewind.runtime.drivers import supervise
 from tests.support.stage import Stage
 from tests.support.workshop import Workshop, wait_for
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rewind.control import leases
-from rewind.control.step_lease import ORPHAN, REATTACHED, REPLACED
+from rewind.registry import leases
+from rewind.runtime.drivers.step_lease import ORPHAN, REATTACHED, REPLACED
 from tests.support.stub_stage import HEARTBEAT_SECONDS, STEP, StubStage, heartbeats_cut
 from tests.support.stub_submit import CLUSTER, HERE
 from tests.support.workshop import wait_for

@@ -29,21 +29,23 @@ import psutil
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection, delete, select
 
-from rewind.control import announce, bundle, collect, generations, leases, progress, schema, streams, submit, supervise
-from rewind.control.broker import Broker
-from rewind.control.database import now, transaction
-from rewind.control.guard import Guard
 from rewind.core import coordinates, crash
-from rewind.core.world import Batch
+from rewind.core.model import Batch
 from rewind.local import broker as local_broker
-from rewind.steps import (
+from rewind.registry import generations, leases, progress, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime import announce, collect
+from rewind.runtime.drivers import bundle, submit, supervise
+from rewind.runtime.drivers.guard import Guard
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.base import recording
+from rewind.steps.generation import allocate
+from rewind.steps.lifecycle import (
     abort,
-    allocate,
     backfill,
     collect_garbage,
     cut_over,
     deploy,
-    main,
     merge,
     plan,
     recheck,
@@ -154,7 +156,7 @@ class Sweep:
         """Put the trace in the place of the crash points, and the end of a played stream in that of a real one's."""
         fakes: list[tuple[Any, dict[str, Any]]] = [
             (crash, {"_reach": trace.reach}),
-            (main, {"_end": _unless_crashed(main._end)}),
+            (recording, {"_end": _unless_crashed(recording._end)}),
             (Guard, {"__exit__": _as_the_kernel(Guard.__exit__)}),
             (supervise, {"end": self._drained}),
             (sys, {"argv": [str(bundle.build(self.shop.settings, self.shop.pipeline).folder / "main" / "step.py")]}),

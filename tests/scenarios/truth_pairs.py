@@ -19,8 +19,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from rewind.core.offsets import OffsetRange
-from rewind.transforms import parsing
-from rewind.transforms.compare import Sides, classified
+from rewind.transforms.comparing.compare import Sides, classified
+from rewind.transforms.values import parsing
 from tests.support import exact_draws
 from tests.support.compared_rows import classes, located, row
 from tests.support.exact_oracle import BITS, SPECIAL, Dead, expected, parsed

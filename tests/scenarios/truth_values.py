@@ -14,12 +14,15 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output
-from rewind.control import generations, tables
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import DELTA, Pipeline
-from rewind.steps.logic import empty_records
-from rewind.transforms import contract, encoding, json_text, parsing
-from rewind.transforms.headers import Stamp
+from rewind.registry import generations
+from rewind.runtime import tables
+from rewind.steps.generation.logic import empty_records
+from rewind.transforms.logic import contract
+from rewind.transforms.records import encoding
+from rewind.transforms.records.headers import Stamp
+from rewind.transforms.values import json_text, parsing
 from tests.support import exact_draws
 from tests.support.exact_oracle import Dead, came_out, expected, parsed
 from tests.support.workshop import Workshop

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import feed, mirror
 from rewind.adapters.session import _STATE
-from rewind.core import chunks
 from rewind.core.offsets import OffsetRange, Ranges
+from rewind.core.planning import chunks
 
 TOPIC = "T"
 DAY = "2025-09-04"

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from rewind.adapters import delta_output, mirror, table_watch
 from rewind.adapters.delta_output import Write
 from rewind.adapters.sinks import DeltaSink
-from rewind.control import tables
 from rewind.core.errors import QuarantineError
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
-from rewind.steps import failures
+from rewind.runtime import tables
+from rewind.steps.base import failures
 from tests.support import fakes
 
 pytestmark = pytest.mark.full

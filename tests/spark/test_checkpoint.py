@@ -8,12 +8,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from rewind.adapters import checkpoint
-from rewind.control import leases, progress
-from rewind.control.database import now, transaction
 from rewind.core.errors import IntegrityError, RetryError, RewindError
-from rewind.core.world import Batch
-from rewind.steps import driver as module
-from rewind.steps.driver import Driver, Source
+from rewind.core.model import Batch
+from rewind.registry import leases, progress
+from rewind.registry.database import now, transaction
+from rewind.steps.streaming import driver as module
+from rewind.steps.streaming.driver import Driver, Source
 from tests.support.fakes import installation
 
 OWNER = "visits_converter-g1"

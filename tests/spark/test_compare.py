@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.steps.findings import Found, judge
-from rewind.transforms import parsing
-from rewind.transforms.compare import Sides
+from rewind.steps.compare.findings import Found, judge
+from rewind.transforms.comparing.compare import Sides
+from rewind.transforms.values import parsing
 from tests.scenarios import truth_pairs
 from tests.support.compared_rows import HORIZON, SCHEMA, Case, check_cases, classes, compared, page, row
 

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import APPEAR, ENTER, LEAVE, VANISH, ExpectedChange, Pipeline, RowRule
-from rewind.steps.findings import Found, counted, judge
-from rewind.transforms import row_rules
-from rewind.transforms.compare import Sides
+from rewind.steps.compare.findings import Found, counted, judge
+from rewind.transforms.comparing import row_rules
+from rewind.transforms.comparing.compare import Sides
 from tests.support.compared_rows import SCHEMA, Case, check_cases, classes, page, row
 
 pytestmark = pytest.mark.full

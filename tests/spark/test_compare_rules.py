@@ -11,9 +11,9 @@ from pyspark.sql.types import ArrayType, DecimalType, StringType, StructType
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import INSTANT, TOLERANCE, UNORDERED, VOLATILE, ColumnRule
-from rewind.steps.findings import Found, likely_volatile
-from rewind.transforms import column_rules
-from rewind.transforms.compare import Sides
+from rewind.steps.compare.findings import Found, likely_volatile
+from rewind.transforms.comparing.compare import Sides
+from rewind.transforms.logic import column_rules
 from tests.support.compared_rows import compared, row
 
 pytestmark = pytest.mark.full

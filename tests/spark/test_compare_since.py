@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters.outputs import Output
 from rewind.core.horizon import first_unread
+from rewind.core.model import Topic
 from rewind.core.offsets import OffsetRange
-from rewind.core.world import Topic
-from rewind.steps.comparison import compared_rows
-from rewind.steps.findings import Found
-from rewind.transforms.outputs import DEAD
+from rewind.steps.compare.comparison import compared_rows
+from rewind.steps.compare.findings import Found
+from rewind.transforms.records.outputs import DEAD
 from tests.support.compared_rows import SIDES, located
 
 pytestmark = pytest.mark.full

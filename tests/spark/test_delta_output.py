@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output, sinks
 from rewind.adapters.delta_output import Write
-from rewind.control import tables
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange
-from rewind.transforms import parsing
+from rewind.runtime import tables
+from rewind.transforms.values import parsing
 from tests.support import fakes
 
 SCHEMA = "`page` string, `at` timestamp"

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.steps.logic import empty_records
-from rewind.transforms import contract, encoding
-from rewind.transforms.headers import Stamp
+from rewind.steps.generation.logic import empty_records
+from rewind.transforms.logic import contract
+from rewind.transforms.records import encoding
+from rewind.transforms.records.headers import Stamp
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.steps.logic import empty_records
-from rewind.transforms import contract, encoding, fitness, parsing
+from rewind.steps.generation.logic import empty_records
+from rewind.transforms.logic import contract, fitness
+from rewind.transforms.records import encoding
+from rewind.transforms.values import parsing
 from tests.scenarios.truth_values import FORMS, STAMP, UNREADABLE, drawn, outcome, through_outputs
 
 pytestmark = pytest.mark.usefixtures("compiled")

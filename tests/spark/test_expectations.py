@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rewind.core import lifecycle
-from rewind.steps import expectations
-from rewind.steps.expectations import Answer
-from rewind.steps.findings import Found
+from rewind.steps.compare import expectation_checks
+from rewind.steps.compare.expectation_checks import Answer
+from rewind.steps.compare.findings import Found
 
 pytestmark = pytest.mark.full
 
@@ -45,7 +45,7 @@ def rows(session: SparkSession):
 @pytest.mark.shows("verdict", c43_unexpected_of_1000=432)
 def test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path):
     asked = {"output": [NOT_NULL, SMALL, EARLY, SOON]}
-    found = expectations.answers(asked, {"output": rows}, tmp_path / "docs")
+    found = expectation_checks.answers(asked, {"output": rows}, tmp_path / "docs")
     assert [answer.success for answer in found] == [False] * 4
     assert [answer.counted["unexpected_count"] for answer in found] == [432, 699, 999, 999]
     assert [len(answer.sample) for answer in found] == [20] * 4
@@ -56,7 +56,9 @@ def test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path):
     # Midnight in Paris.
     assert told[3]["sample"][0] == "2024-12-31T23:00:01+00:00"
     # A filtered frame is what is judged, not the whole.
-    (filtered,) = expectations.answers({"output": [NOT_NULL]}, {"output": rows.where("id >= 900")}, tmp_path / "docs")
+    (filtered,) = expectation_checks.answers(
+        {"output": [NOT_NULL]}, {"output": rows.where("id >= 900")}, tmp_path / "docs"
+    )
     assert (filtered.success, filtered.counted["element_count"], filtered.counted["unexpected_count"]) == (True, 100, 0)
     assert not rows.sparkSession.catalog.listTables()
     assert (tmp_path / "docs" / "index.html").is_file()
@@ -64,29 +66,29 @@ def test_c43_counts_are_exact_samples_capped_and_values_exact(rows, tmp_path):
 
 def test_one_of_no_value_is_an_error_though_it_holds(rows, tmp_path):
     asked = {"output": [NOT_NULL, SMALL, FEW_TEXTS]}
-    found = expectations.answers(asked, {"output": rows.where("id < 0")}, tmp_path / "docs")
+    found = expectation_checks.answers(asked, {"output": rows.where("id < 0")}, tmp_path / "docs")
     assert [answer.success for answer in found] == [None] * 3
     # Rows are there, and no text in any of them.
-    found = expectations.answers(asked, {"output": rows.where("id < 9")}, tmp_path / "docs")
+    found = expectation_checks.answers(asked, {"output": rows.where("id < 9")}, tmp_path / "docs")
     assert [answer.success for answer in found] == [False, True, None]
-    assert expectations.gated(lifecycle.PASS, "", found)[0] == lifecycle.ERROR
+    assert expectation_checks.gated(lifecycle.PASS, "", found)[0] == lifecycle.ERROR
 
 
 @pytest.mark.shows("verdict", a_suite_whose_check_raises="error")
 def test_one_that_raises_is_an_error_and_takes_no_other_away(rows, tmp_path):
-    found = expectations.answers({"output": [RAISES, NOT_NULL]}, {"output": rows}, tmp_path / "docs")
+    found = expectation_checks.answers({"output": [RAISES, NOT_NULL]}, {"output": rows}, tmp_path / "docs")
     assert [answer.success for answer in found] == [None, False]
     assert "no_such" in found[0].error
-    verdict, reason = expectations.gated(lifecycle.PASS, "", found)
+    verdict, reason = expectation_checks.gated(lifecycle.PASS, "", found)
     assert verdict == lifecycle.ERROR
     assert reason.startswith("expect_column_values_to_be_between of no_such has no answer: ")
 
 
 def test_gates_are_asked_of_what_was_counted(spark, tmp_path):
     counts = {"rows": 30, "equal": 10, "expected": 12, "changed": 3, "missing": 5, "repeated_differently": 2}
-    row = expectations.summary(spark, Found(counts))
+    row = expectation_checks.summary(spark, Found(counts))
     assert row.first().asDict() == {**counts, "differences": 10}
-    (answer,) = expectations.answers({"differences": [FEW]}, {"differences": row}, tmp_path / "docs")
+    (answer,) = expectation_checks.answers({"differences": [FEW]}, {"differences": row}, tmp_path / "docs")
     assert (answer.success, answer.counted) == (False, {"observed_value": 12})
     assert answer.told() == "expect_column_max_to_be_between of expected does not hold"
 
@@ -114,9 +116,11 @@ class Suite:
 )
 def test_each_expectation_must_answer_once(came, unanswered):
     results = Suite(came).results()
-    found = [expectations._answer("output", NOT_NULL, expectations._of(results, number)) for number in range(2)]
+    found = [
+        expectation_checks._answer("output", NOT_NULL, expectation_checks._of(results, number)) for number in range(2)
+    ]
     assert [answer.error for answer in found if answer.success is None] == unanswered
-    assert expectations.gated(lifecycle.PASS, "", found)[0] == (lifecycle.ERROR if unanswered else lifecycle.PASS)
+    assert expectation_checks.gated(lifecycle.PASS, "", found)[0] == (lifecycle.ERROR if unanswered else lifecycle.PASS)
 
 
 UNMET = Answer("output", "expect_x", "", False, {})
@@ -131,4 +135,4 @@ UNMET = Answer("output", "expect_x", "", False, {})
     ],
 )
 def test_expectations_only_tighten_a_verdict(verdict, found, becomes):
-    assert expectations.gated(verdict, "why" if verdict == lifecycle.ERROR else "", found) == becomes
+    assert expectation_checks.gated(verdict, "why" if verdict == lifecycle.ERROR else "", found) == becomes

@@ -13,18 +13,20 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output, mirror
 from rewind.adapters.session import session
-from rewind.control import mirror_log, tables
-from rewind.control.database import transaction
-from rewind.control.mirror_log import Commit
 from rewind.core.errors import IntegrityError
+from rewind.core.model import Generation
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
-from rewind.steps import backfill, history
-from rewind.steps.allocate import examined
-from rewind.steps.chunk import Chunks
-from rewind.steps.history import History
-from rewind.transforms import parsing
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
+from rewind.runtime import tables
+from rewind.steps.feed import history
+from rewind.steps.feed.chunk import Chunks
+from rewind.steps.feed.history import History
+from rewind.steps.generation.allocate import examined
+from rewind.steps.lifecycle import backfill
+from rewind.transforms.values import parsing
 from tests.support import cuts, fakes
 from tests.support.fakes import TOPIC, TOPIC_ID
 

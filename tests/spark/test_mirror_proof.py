@@ -13,17 +13,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import mirror
-from rewind.control import mirror_log, proof_log
-from rewind.control.database import transaction
-from rewind.control.mirror_log import Commit
 from rewind.core import mirror_proof
 from rewind.core.errors import RefusedError
 from rewind.core.mirror_proof import Hole, Proof, Repeats
 from rewind.core.offsets import OffsetRange, Ranges
 from rewind.core.settings import Settings
-from rewind.steps import proving
-from rewind.steps.mirror_proof import Source
-from rewind.transforms import mirror_checks
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log, proof_log
+from rewind.registry.mirrors.mirror_log import Commit
+from rewind.steps.mirroring import proving
+from rewind.steps.mirroring.mirror_proof import Source
+from rewind.transforms.records import mirror_checks
 from tests.support import fakes
 from tests.support.fakes import TOPIC, TOPIC_ID
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from rewind.adapters import outputs
-from rewind.core.world import Topic
+from rewind.core.model import Topic
 
 
 def test_rows_behind_what_was_read_are_newer_and_of_an_output_that_was_not_read_none(spark: SparkSession) -> None:

@@ -14,16 +14,19 @@ from pyspark.sql import functions as F
 from rewind.adapters import delta_output
 from rewind.adapters.delta_output import Write
 from rewind.adapters.sinks import sink_of
-from rewind.control import tables
 from rewind.core import lifecycle
+from rewind.core.model import Generation
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
-from rewind.steps import compared_values, comparison, null_gate
-from rewind.steps.logic import empty_records
-from rewind.steps.null_gate import Share
-from rewind.transforms import contract, encoding, nulls, parsing
-from rewind.transforms.headers import Stamp
+from rewind.runtime import tables
+from rewind.steps.compare import compared_values, comparison, null_gate
+from rewind.steps.compare.null_gate import Share
+from rewind.steps.generation.logic import empty_records
+from rewind.transforms.comparing import nulls
+from rewind.transforms.logic import contract
+from rewind.transforms.records import encoding
+from rewind.transforms.records.headers import Stamp
+from rewind.transforms.values import parsing
 from tests.support import cuts, fakes
 from tests.support.cuts import Job, at
 from tests.support.fakes import TOPIC_ID

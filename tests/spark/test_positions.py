@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql import SparkSession
 
-from rewind.core.consumers import Held, Move, Sides
-from rewind.core.world import Topic
-from rewind.steps.consumers import Seen, marks_of, move_of
+from rewind.core.model import Topic
+from rewind.core.planning.consumer_groups import Held, Move, Sides
+from rewind.steps.lifecycle.consumer_groups import Seen, marks_of, move_of
 from tests.support.fakes import generation
 from tests.support.tiers import one_soon
 

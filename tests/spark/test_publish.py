@@ -14,17 +14,18 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output
 from rewind.adapters.delta_output import Write
-from rewind.control import database, generations, leases, publications, tables
-from rewind.control.database import transaction
-from rewind.control.publications import Counts
 from rewind.core import coordinates, crash, lifecycle, names
 from rewind.core.errors import RefusedError
+from rewind.core.model import Generation
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import DELTA, TOMBSTONE
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
-from rewind.steps import share
-from rewind.steps.publish import Publisher
+from rewind.registry import database, generations, leases, publications
+from rewind.registry.database import transaction
+from rewind.registry.publications import Counts
+from rewind.runtime import tables
+from rewind.steps.generation import allocate_shared
+from rewind.steps.streaming.publish import Publisher
 from tests.support import fakes
 
 pytestmark = pytest.mark.full
@@ -68,7 +69,7 @@ def jobs(spark: SparkSession, settings: Settings) -> tuple[Generation, Generatio
         table_id = delta_output.create(spark, str(tables.path(settings, job.output_topic)), SCHEMA)
         tables.mark(settings, job.output_topic, table_id)
         made.append(job)
-    share.make(settings, made[0], SHARED, fakes.topic({0: 0}, {0: 0}))
+    allocate_shared.make(settings, made[0], SHARED, fakes.topic({0: 0}, {0: 0}))
     return made[0], made[1]
 
 

@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.steps import cut_trial
-from rewind.steps.logic import empty_records, empty_stream
-from rewind.transforms import contract, expressions, parsing
+from rewind.steps.generation import cut_trial
+from rewind.steps.generation.logic import empty_records, empty_stream
+from rewind.transforms.logic import contract, expressions
+from rewind.transforms.values import parsing
 from tests.scenarios import batch_cuts
 from tests.support import logics
 

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters.shared_table import SharedTable
-from rewind.control.publications import Counts
 from rewind.core import coordinates
-from rewind.transforms import merging
-from rewind.transforms.merging import Begin
+from rewind.registry.publications import Counts
+from rewind.transforms.records import merging
+from rewind.transforms.records.merging import Begin
 from tests.scenarios import histories
 from tests.scenarios.histories import Write
 from tests.scenarios.shared_histories import held_by_table, merged_into_table, new_table, rows_of_table

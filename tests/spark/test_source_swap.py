@@ -18,7 +18,7 @@ from rewind.adapters import checkpoint, feed
 from rewind.adapters.session import _STATE
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.settings import Settings
-from rewind.steps import feeding
+from rewind.steps.feed import feeding
 from tests.support import cuts, fakes
 
 JOB = "counter-g2"

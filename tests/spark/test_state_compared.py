@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import mirror
-from rewind.control import supervise
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
 from rewind.core.offsets import Ranges
 from rewind.core.pipeline import VOLATILE, ColumnRule, ExpectedChange
-from rewind.steps import lateness, state_comparison
-from rewind.steps.comparison import NOTHING
-from rewind.steps.state_comparison import StateFound
+from rewind.runtime.drivers import supervise
+from rewind.steps.compare import lateness, state_comparison
+from rewind.steps.compare.comparison import NOTHING
+from rewind.steps.compare.state_comparison import StateFound
 from tests.support import cuts
 from tests.support.cuts import Arrival, Job, Lives
 from tests.support.fakes import TOPIC_ID

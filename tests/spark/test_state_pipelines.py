@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters.session import SOURCE_EVOLUTION
-from rewind.control import pipelines
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import Pipeline
-from rewind.steps.logic import empty_records, empty_stream
-from rewind.transforms import contract, results
+from rewind.declared import pipelines
+from rewind.steps.generation.logic import empty_records, empty_stream
+from rewind.transforms.logic import contract
+from rewind.transforms.records import results
 
 FOLDER = Path(__file__).resolve().parents[2] / "include" / "pipelines"
 DELAYS = {

@@ -9,14 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rewind.adapters import checkpoint, mirror
-from rewind.control import mirror_log
-from rewind.control.database import transaction
-from rewind.control.mirror_log import Commit
 from rewind.core import lifecycle
 from rewind.core.offsets import OffsetRange, total
 from rewind.core.settings import Settings
-from rewind.steps import comparison, cut_over, findings, left_out
-from rewind.steps.findings import Found
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
+from rewind.steps.compare import comparison, findings, late_counts
+from rewind.steps.compare.findings import Found
+from rewind.steps.lifecycle import cut_over
 from tests.support import cuts, fakes
 from tests.support.compared_rows import HORIZON, SIDES, located, page
 from tests.support.cuts import Arrival, Job, at, millis
@@ -141,9 +142,9 @@ def test_c36_the_report_counts_the_records_that_each_job_left_out(
     batches = [[visit(minute) for minute in batch] for batch in THE_BOOKS]
     live.read(*batches)
     candidate.read([event for batch in batches for event in batch])
-    monkeypatch.setattr(left_out, "Broker", lambda _: mirrored(live))
+    monkeypatch.setattr(late_counts, "Broker", lambda _: mirrored(live))
     jobs = (live.generation, candidate.generation)
-    assert left_out.late_records(own, settings, *jobs) == {f"{WINDOW}-g1": 2, f"{WINDOW}-g2": 0}
+    assert late_counts.late_records(own, settings, *jobs) == {f"{WINDOW}-g1": 2, f"{WINDOW}-g2": 0}
 
 
 def mirrored(job: Job) -> fakes.FakeBroker:

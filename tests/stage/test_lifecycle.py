@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import announce, generations, requests, rewinds
-from rewind.control.broker import Broker
-from rewind.control.pointer import resolve
-from rewind.local.airflow_api import AirflowApiError
+from rewind.airflow_api.client import AirflowApiError
+from rewind.declared import forms
+from rewind.registry import generations, rewinds
+from rewind.runtime import announce
+from rewind.runtime.kafka.broker import Broker
+from rewind.views.pointer import resolve
 from tests.scenarios.airflow_cases import c28_collection_cleared, supervisor_lost
 from tests.scenarios.airflow_life import visit
 from tests.support.stage import Stage
@@ -78,14 +80,14 @@ def test_p10_a_key_that_is_not_known_ends_the_run_in_its_first_task(stage: Stage
     ]
     runs = []
     for dag_id, conf, told in asked:
-        opened = {name: schema["default"] for name, schema in requests.form_of(dag_id).items() if "default" in schema}
+        opened = {name: schema["default"] for name, schema in forms.form_of(dag_id).items() if "default" in schema}
         runs += [(dag_id, stage.start(dag_id, sent), told) for sent in (conf, {**opened, **conf})]
     for dag_id, run_id, told in runs:
         assert stage.ended(dag_id, run_id) == "failed"
         # A refusal is not tried again.
         ((tries, raised),) = stage.raised(dag_id, run_id)
         assert (tries, json.dumps(told)[1:-1] in raised) == (1, True), raised
-        assert stage.rewind(requests.rewind_id(dag_id, run_id)) == (None, [])
+        assert stage.rewind(forms.rewind_id(dag_id, run_id)) == (None, [])
     with stage.shop.registry() as connection:
         assert generations.all_of(connection, "staged") == []
     assert stage.shop_topics() == topics

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rewind.airflow_api.client import AirflowApi, AirflowApiError
 from rewind.core.errors import RefusedError
 from rewind.local import broker, ports, processes, stack
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.stack import Stack
 
 pytestmark = [pytest.mark.full, pytest.mark.integration, pytest.mark.timeout(600)]

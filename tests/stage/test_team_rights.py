@@ -17,9 +17,9 @@ import httpx
 import pytest
 import yaml
 
+from rewind.airflow_api.client import AirflowApi, AirflowApiError
 from rewind.core.settings import from_environment
 from rewind.local import ports
-from rewind.local.airflow_api import AirflowApi, AirflowApiError
 from rewind.local.stack import POOL
 from rewind.web import offers
 from tests.support import page_rights, page_states

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rewind.control import submit
+from rewind.runtime.drivers import submit
 from tests.support.warm import WarmJvm
 
 

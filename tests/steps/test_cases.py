@@ -18,9 +18,10 @@ from sqlalchemy import delete, insert
 
 from rewind.adapters import mirror
 from rewind.adapters.mirror_reader import read_state
-from rewind.control import database, generations, schema, submit, supervise
-from rewind.control.broker import Broker
 from rewind.core.offsets import OffsetRange
+from rewind.registry import database, generations, schema
+from rewind.runtime.drivers import submit, supervise
+from rewind.runtime.kafka.broker import Broker
 from tests.support.workshop import Ended, Workshop, declare, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

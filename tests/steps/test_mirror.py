@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
 from rewind.adapters.mirror_reader import read_state
-from rewind.control import bundle, chunk_log, mirror_log, rewinds, submit, supervise
-from rewind.control.broker import Broker
 from rewind.core.offsets import OffsetRange, ends
-from rewind.steps import maintenance
+from rewind.registry import chunk_log, rewinds
+from rewind.registry.mirrors import mirror_log
+from rewind.runtime.drivers import bundle, submit, supervise
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.mirroring import maintenance
 from tests.scenarios.mirroring import produce_all_kinds
 from tests.support.workshop import Workshop, declare, wait_for
 

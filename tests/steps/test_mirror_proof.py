@@ -10,8 +10,9 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from rewind.adapters import mirror
-from rewind.control import deletions, mirror_log, proof_log, rewinds
-from rewind.control.proof_log import Proven
+from rewind.registry import rewinds
+from rewind.registry.mirrors import deletions, mirror_log, proof_log
+from rewind.registry.mirrors.proof_log import Proven
 from tests.scenarios import crashes
 from tests.support.workshop import Workshop
 

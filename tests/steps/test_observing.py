@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rewind.control import evidence, generations, observing, requests, rewinds
+from rewind.declared import forms
+from rewind.registry import generations, observation, rewinds
+from rewind.runtime import evidence
 from tests.scenarios.crashes import visit
 from tests.scenarios.observed import LATE, PLANTED
 from tests.support import outside
@@ -78,8 +80,8 @@ def test_what_differs_since_the_switch_is_found_by_reading_on(workshop: Callable
     shop.step("recheck", REWIND)
     evidence_has_the_keys_that_others_read(shop, "verdict-1", "observed-1")
     with shop.registry() as connection:
-        observed = observing.read(connection, REWIND)
-        frontier = observing.frontier(connection, REWIND)
+        observed = observation.read(connection, REWIND)
+        frontier = observation.frontier(connection, REWIND)
     assert (observed.looks, observed.rows, observed.differences) == (2, 13, {"changed": 7})
     assert [row["candidate"]["key"] for row in observed.sample] == [str(n) for n in range(LATE, LATE + 7)]
     # All that was written has been compared: the next comparison reads nothing of it.
@@ -88,7 +90,7 @@ def test_what_differs_since_the_switch_is_found_by_reading_on(workshop: Callable
     assert sum(sum(ends.values()) for ends in frontier.unread.values()) == 2 * 323
 
     # The way back that the observation would start, twice, as the same rollback.
-    back = ("--rollback-id", requests.rollback_id("rollback_watched", f"observed.{REWIND}"), "--pipeline", "watched")
+    back = ("--rollback-id", forms.rollback_id("rollback_watched", f"observed.{REWIND}"), "--pipeline", "watched")
     asked = json.dumps({"dry_run": False, "to": "watched-g1", "reason": observed.told()})
     for _ in range(2):
         shop.run("rollback", *back, "--request", asked)

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import pytest
 
-from rewind.control import progress
 from rewind.core import coordinates
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.registry import progress
 from tests.support.workshop import Workshop, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import kafka
 from rewind.adapters.shared_topic import SharedTopic
-from rewind.control import generations, leases, publications
-from rewind.control.broker import Broker
-from rewind.control.publications import Counts
 from rewind.core import coordinates, lifecycle
-from rewind.core.world import Generation
-from rewind.steps import share
-from rewind.steps.publish import Publisher
+from rewind.core.model import Generation
+from rewind.registry import generations, leases, publications
+from rewind.registry.publications import Counts
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.generation import allocate_shared
+from rewind.steps.streaming.publish import Publisher
 from tests.scenarios import histories
 from tests.scenarios.histories import Write
 from tests.scenarios.shared_histories import held_by_topic, merged_into_topic, rows_of_topic
@@ -72,7 +72,7 @@ def test_what_a_job_writes_meanwhile_is_published_with_its_next_batch(
             if number == 1:
                 generations.set_first(connection, job.job_id)
         Broker(settings).create_topic(job.output_topic, source, 2, cleanup="delete")
-    share.make(settings, jobs[0], pipeline, source)
+    allocate_shared.make(settings, jobs[0], pipeline, source)
     guard: Any = SimpleNamespace(token=1)
 
     def write(job: Generation, batch: int, *keys: str) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rewind.control import chunk_log, evidence, progress
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.registry import chunk_log, progress
+from rewind.runtime import evidence
 from tests.scenarios.late_visits import produce, visits
 from tests.support import oracle
 from tests.support.workshop import Workshop

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from rewind.control import tables
+from rewind.runtime import tables
 from tests.scenarios.late_rows import clicks, repaired
 from tests.support.workshop import Workshop
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rewind.core.offsets import OffsetRange
-from rewind.steps.comparison import compared_rows
-from rewind.steps.findings import Found
-from rewind.transforms.compare import Sides
+from rewind.steps.compare.comparison import compared_rows
+from rewind.steps.compare.findings import Found
+from rewind.transforms.comparing.compare import Sides
 
 SCHEMA = StructType().add("id", "long").add("page", "string").add("at", "timestamp")
 SIDES = Sides(SCHEMA, SCHEMA, ())

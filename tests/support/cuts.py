@@ -18,17 +18,22 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import checkpoint, delta_output, feed, outputs
 from rewind.adapters.session import beside
-from rewind.control import generations, pipelines, progress, supervise, tables
-from rewind.control.database import now, transaction
 from rewind.core import coordinates, lifecycle
+from rewind.core.model import Batch, Generation
 from rewind.core.offsets import OffsetRange, Ranges, between, total
 from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Batch, Generation
-from rewind.steps import comparison, feeding, query
-from rewind.steps.allocate import examined
-from rewind.steps.findings import Found
-from rewind.transforms import keyed
+from rewind.declared import pipelines
+from rewind.registry import generations, progress
+from rewind.registry.database import now, transaction
+from rewind.runtime import tables
+from rewind.runtime.drivers import supervise
+from rewind.steps.compare import comparison
+from rewind.steps.compare.findings import Found
+from rewind.steps.feed import feeding
+from rewind.steps.generation import query
+from rewind.steps.generation.allocate import examined
+from rewind.transforms.comparing import keyed
 from tests.support import fakes
 from tests.support.fakes import TOPIC_ID
 

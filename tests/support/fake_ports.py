@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 
-from rewind.control import mirror_log
-from rewind.control.mirror_log import Commit
 from rewind.core import names, periods
 from rewind.core.errors import RefusedError
+from rewind.core.model import Batch, BrokerReader, Generation, MirrorState
 from rewind.core.offsets import OffsetRange, Ranges, Vector, merged, missing, reached
 from rewind.core.periods import Parts, Period, Span, Spans, Strays, milliseconds
-from rewind.core.world import Batch, BrokerReader, Generation, MirrorState
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
 
 BYTES = 100
 """Size of each record."""

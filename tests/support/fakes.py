@@ -18,15 +18,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rewind.control import database
-from rewind.control.broker import COPIED_SETTINGS
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.model import Generation, MirrorState, Topic
 from rewind.core.offsets import OffsetRange, Vector
 from rewind.core.pipeline import Pipeline
-from rewind.core.plan import Plan, Request, sealed
-from rewind.core.planner import Code, World
+from rewind.core.planning.plan import Plan, Request, sealed
+from rewind.core.planning.planner import Code, World
 from rewind.core.settings import Settings, from_environment
-from rewind.core.world import Generation, MirrorState, Topic
+from rewind.registry import database
+from rewind.runtime.kafka.broker import COPIED_SETTINGS
 from tests.support.fake_ports import BYTES, FakeLifecycle, FakeMirror
 
 TOPIC = "visits"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewind.control import supervise
 from rewind.core.settings import from_environment
 from rewind.local import broker as local_broker
+from rewind.runtime.drivers import supervise
 from tests.support.workshop import PROJECT, Workshop
 
 

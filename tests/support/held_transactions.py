@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, event
 from tests.support import slow_calls
 
 TESTS = str(Path(__file__).resolve().parents[1])
-OPENED_BY = {("rewind.control.database", "transaction"), ("rewind.control.snapshot", "snapshot")}
+OPENED_BY = {("rewind.registry.database", "transaction"), ("rewind.registry.snapshot", "snapshot")}
 """The two functions that open what is watched, by module and name."""
 
 

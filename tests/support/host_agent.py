@@ -20,12 +20,13 @@ from typing import Any
 
 from sqlalchemy import update
 
-from rewind.control import guard, leases, schema, streams, submit, supervise
-from rewind.control.database import now, transaction
-from rewind.control.status_drivers import Drivers
 from rewind.core import lifecycle
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RetryError
 from rewind.core.settings import Settings, from_environment
+from rewind.registry import leases, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime.drivers import guard, submit, supervise
+from rewind.runtime.drivers.driver_state import Drivers
 
 MODULE = "tests.support.host_agent"
 OWNER = "visits_converter-g1"

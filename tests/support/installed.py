@@ -6,34 +6,24 @@ from dataclasses import asdict
 
 from sqlalchemy import insert
 
-from rewind.control import (
-    announce,
-    bundle,
-    database,
-    generations,
-    manifest,
-    progress,
-    requests,
-    rewinds,
-    schema,
-    streams,
-    supervise,
-    verdicts,
-)
-from rewind.control.leases import Holder, Process
-from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
+from rewind.core.model import Batch, Generation
 from rewind.core.pipeline import Pipeline
-from rewind.core.plan import REWIND, Plan, Request, sealed
+from rewind.core.planning.plan import REWIND, Plan, Request, sealed
 from rewind.core.settings import from_environment
-from rewind.core.world import Batch, Generation
+from rewind.declared import forms
+from rewind.registry import database, generations, manifest, progress, rewinds, schema, streams, verdicts
+from rewind.registry.leases import Holder, Process
+from rewind.registry.verdicts import Verdict
+from rewind.runtime import announce
+from rewind.runtime.drivers import bundle, supervise
 
 PIPELINE = Pipeline("visits_converter", "visits", "page STRING", "visits_converted")
 CHANGED = Pipeline("visits_converter", "visits", "page STRING", "visits_converted", max_offsets=50_000)
 LIVE, CANDIDATE, OVER = (f"visits_converter-g{number}" for number in (2, 3, 1))
 DAG = "rewind_visits_converter"
 RUN, DRY_RUN = "manual__1", "manual__2"
-REWIND_ID = requests.rewind_id(DAG, RUN)
+REWIND_ID = forms.rewind_id(DAG, RUN)
 BIG = 9_007_199_254_740_993
 HOLDER = Holder("another-host", "boot", (Process(17, 1), Process(18, 2)), 17)
 
@@ -161,7 +151,7 @@ class FakeAirflow:
     def trigger(self, dag_id, conf):
         self.runs.append((dag_id, dict(conf)))
         if dag_id.startswith("rewind_") and conf["dry_run"]:
-            self._plan(requests.rewind_id(dag_id, DRY_RUN))
+            self._plan(forms.rewind_id(dag_id, DRY_RUN))
         return {"dag_run_id": DRY_RUN}
 
     def _plan(self, rewind_id):

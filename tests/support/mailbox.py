@@ -12,7 +12,7 @@ from email import policy
 from email.message import EmailMessage
 from typing import Any
 
-from rewind.local.airflow_api import AirflowApi
+from rewind.airflow_api.client import AirflowApi
 
 ANSWERS = {"DATA": b"354 go on", "QUIT": b"221 bye"}
 

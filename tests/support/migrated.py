@@ -12,7 +12,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from rewind.control import schema
+from rewind.registry import schema
 from tests.support.workshop import PROJECT, Workshop
 
 MIGRATION = '''"""What a later release adds."""
@@ -20,7 +20,7 @@ MIGRATION = '''"""What a later release adds."""
 from alembic import op
 from sqlalchemy import Column, Integer, String, update
 
-from rewind.control.schema import protocol
+from rewind.registry.schema import protocol
 
 revision = "{revision}"
 down_revision = "{before}"
@@ -46,15 +46,15 @@ class Release:
 
     def migrate(self, revision: str, protocol: int = schema.PROTOCOL) -> None:
         """Add a migration to this release, with the protocol that it speaks, and bring the registry to it."""
-        control = self._folder / "include" / "rewind" / "control"
+        registry = self._folder / "include" / "rewind" / "registry"
         migration = MIGRATION.format(revision=revision, before=self._revision, protocol=protocol)
-        (control / "migrations" / "versions" / f"m{revision}_later.py").write_text(migration)
-        declared = control / "schema.py"
+        (registry / "migrations" / "versions" / f"m{revision}_later.py").write_text(migration)
+        declared = registry / "schema.py"
         line = f"PROTOCOL = {schema.PROTOCOL}\n"
         assert line in declared.read_text()
         declared.write_text(declared.read_text().replace(line, f"PROTOCOL = {protocol}\n"))
         self._revision = revision
-        self.call("from rewind.control import database; database.upgrade(s.registry_url)")
+        self.call("from rewind.registry import database; database.upgrade(s.registry_url)")
 
     def forget(self) -> None:
         """Let the registry take this release's migrations for not made: what they added hurts nobody."""
@@ -63,7 +63,7 @@ class Release:
 
     def look(self, owner: str) -> str:
         """Supervise a stream once, and return what was seen."""
-        return self.call(f"from rewind.control import supervise; print(supervise.look(s, {owner!r}).state)")
+        return self.call(f"from rewind.runtime.drivers import supervise; print(supervise.look(s, {owner!r}).state)")
 
     def call(self, code: str) -> str:
         script = (
@@ -80,7 +80,7 @@ class Release:
 
 def _head() -> str:
     config = Config()
-    config.set_main_option("script_location", str(PROJECT / "include" / "rewind" / "control" / "migrations"))
+    config.set_main_option("script_location", str(PROJECT / "include" / "rewind" / "registry" / "migrations"))
     head = ScriptDirectory.from_config(config).get_current_head()
     assert head is not None
     return head

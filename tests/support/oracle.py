@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rewind.core.world import Batch
+from rewind.core.model import Batch
 from tests.support.workshop import Record
 
 WINDOW = 600_000

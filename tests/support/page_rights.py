@@ -6,8 +6,8 @@ import json
 
 from sqlalchemy import insert, select
 
-from rewind.control import database, schema
 from rewind.core.settings import Settings
+from rewind.registry import database, schema
 from tests.support import page_states
 from tests.support.page_states import LIVE, NAME, REWIND_ID, TOPIC
 

@@ -12,10 +12,10 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request
 
-from rewind.control.requests import rewind_id
+from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.settings import Settings
+from rewind.declared.forms import rewind_id
 from rewind.web.access import Access
-from rewind.web.airflow_port import AirflowPort
 from rewind.web.app import build
 from rewind.web.state import State
 from tests.support.page_states import NAME, Ends

@@ -9,28 +9,28 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from rewind.control import (
+from rewind.core import lifecycle
+from rewind.core.model import Generation, Topic
+from rewind.core.nights import Night, Sample
+from rewind.core.offsets import OffsetRange
+from rewind.core.pipeline import Pipeline
+from rewind.core.planning.plan import REWIND, Difference, Plan, Request, sealed
+from rewind.core.settings import Settings
+from rewind.registry import (
     chunk_log,
     database,
     generations,
     leases,
     manifest,
-    mirror_log,
-    nights,
+    nightly_replays,
     rewinds,
     schema,
     streams,
     verdicts,
 )
-from rewind.control.database import now
-from rewind.control.mirror_log import Commit
-from rewind.core import lifecycle
-from rewind.core.nights import Night, Sample
-from rewind.core.offsets import OffsetRange
-from rewind.core.pipeline import Pipeline
-from rewind.core.plan import REWIND, Difference, Plan, Request, sealed
-from rewind.core.settings import Settings
-from rewind.core.world import Generation, Topic
+from rewind.registry.database import now
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
 
 NAME, TOPIC, TOPIC_ID, REWIND_ID = "visits", "clicks", "id-1", "rw-0123456789"
 LIVE, CANDIDATE = f"{NAME}-g1", f"{NAME}-g2"
@@ -218,15 +218,15 @@ def replayed(connection: Connection, state: str = "drifted") -> None:
     """Three nights: one without a run, one as it was, and one of a state."""
     first, day = NIGHT, timedelta(days=1)
     made = [Night(NAME, first + n * day, first + (n + 1) * day, f"2025-09-0{4 + n}", Sample()) for n in range(3)]
-    nights.miss(connection, made[0], {0: OffsetRange(0, 5)}, "r0", "no run came")
-    one = nights.begin(connection, made[1], {0: OffsetRange(5, 90)}, "r1", LIVE)
-    nights.finish(connection, one.replay_id, "consistent", "", {"rows": 85, "equal": 85}, {}, None)
-    last = nights.begin(connection, made[2], {0: OffsetRange(90, 100)}, "r2", LIVE)
+    nightly_replays.miss(connection, made[0], {0: OffsetRange(0, 5)}, "r0", "no run came")
+    one = nightly_replays.begin(connection, made[1], {0: OffsetRange(5, 90)}, "r1", LIVE)
+    nightly_replays.finish(connection, one.replay_id, "consistent", "", {"rows": 85, "equal": 85}, {}, None)
+    last = nightly_replays.begin(connection, made[2], {0: OffsetRange(90, 100)}, "r2", LIVE)
     if state == "running":
         return
     fields = {"changed": {"visited_page": 3}} if state == "drifted" else {}
     reason = f"3 changed {HOSTILE}" if state == "drifted" else HOSTILE
-    nights.finish(connection, last.replay_id, state, reason, {"rows": 10, "changed": 3}, fields, None)
+    nightly_replays.finish(connection, last.replay_id, state, reason, {"rows": 10, "changed": 3}, fields, None)
 
 
 HOSTILE_FIELDS = {

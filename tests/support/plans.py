@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from rewind.core.plan import Request
+from rewind.core.planning.plan import Request
 from tests.support.fakes import PIPELINE
 
 NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)

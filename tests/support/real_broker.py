@@ -11,9 +11,9 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from rewind.control import broker as real
+from rewind.core.model import Topic
 from rewind.core.settings import Settings
-from rewind.core.world import Topic
+from rewind.runtime.kafka import broker as real
 
 HANGS_MILLISECONDS = 800_000
 """After what time the broker itself ends a transaction that nobody ends: longer than any test."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert
 
-from rewind.control import generations, schema
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RewindError
-from rewind.core.plan import Plan, Request
-from rewind.core.world import Generation
+from rewind.core.model import Generation
+from rewind.core.planning.plan import Plan, Request
+from rewind.registry import generations, schema
+from rewind.registry.database import transaction
 from tests.support import fakes
 
 NAME = fakes.PIPELINE.name

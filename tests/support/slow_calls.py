@@ -30,7 +30,7 @@ KAFKA = (
     ("kafka", "KafkaAdminClient"),
     ("kafka", "KafkaConsumer"),
     ("kafka", "KafkaProducer"),
-    ("rewind.control.broker", "Broker"),
+    ("rewind.runtime.kafka.broker", "Broker"),
 )
 """Classes whose every public method, and their making, asks the broker."""
 SPARK = (("py4j.java_gateway", "GatewayConnection"), ("py4j.clientserver", "ClientServerConnection"))

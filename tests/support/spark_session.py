@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rewind.control import jvm
+from rewind.runtime.drivers import jvm
 from tests.support import warm_submit
 from tests.support.warm import WarmJvm
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rewind.control import generations, requests, rewinds, streams, verdicts
-from rewind.control.broker import Broker
-from rewind.control.rewinds import Rewind, Step
+from examples.demo.follow import task_of
+from rewind.airflow_api.client import AirflowApi
+from rewind.declared import forms
 from rewind.local import processes, stack
-from rewind.local.airflow_api import AirflowApi
-from rewind.local.demo.follow import task_of
 from rewind.local.stack import Stack
+from rewind.registry import generations, rewinds, streams, verdicts
+from rewind.registry.rewinds import Rewind, Step
+from rewind.runtime.kafka.broker import Broker
 from tests.support.workshop import Workshop, wait_for
 
 RUN_SECONDS = 420.0
@@ -138,7 +139,7 @@ class Stage:
     def begin(self, **conf: Any) -> tuple[str, str]:
         """Start a rewind; return the ids of its run and of the rewind."""
         run_id = self.start(self.rewind_dag, {"dry_run": False, "observe": "PT5S", "grace": "PT20S", **conf})
-        return run_id, requests.rewind_id(self.rewind_dag, run_id)
+        return run_id, forms.rewind_id(self.rewind_dag, run_id)
 
     def answer(self, run_id: str, option: str = "Approve", reason: str = "") -> None:
         """Answer the question of a run whenever it is asked, until the registry has the answer.
@@ -146,7 +147,7 @@ class Stage:
         An answer that comes before Airflow's executor has reported the question's task parked is lost to it: the
         task runs again and asks again.
         """
-        rewind_id = requests.rewind_id(self.rewind_dag, run_id)
+        rewind_id = forms.rewind_id(self.rewind_dag, run_id)
 
         def recorded() -> bool:
             for asked in self.api.hitl_pending(self.rewind_dag, run_id):
@@ -203,7 +204,7 @@ class Stage:
 
     def plan_of(self, run_id: str) -> str:
         """Return the id of the plan that a dry run made."""
-        _, steps = self.rewind(requests.rewind_id(self.rewind_dag, run_id))
+        _, steps = self.rewind(forms.rewind_id(self.rewind_dag, run_id))
         return str(steps[-1].evidence["plan_id"])
 
     def shop_topics(self) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rewind.control import jvm
 from rewind.local import ports
+from rewind.runtime.drivers import jvm
 from tests.support.workshop import wait_for
 
 CONF = """\

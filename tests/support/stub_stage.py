@@ -13,13 +13,15 @@ from typing import Any
 import psutil
 import pytest
 
-from rewind.control import bundle, leases, requests, rewinds, streams
-from rewind.control.database import now
-from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core import lifecycle
-from rewind.core.plan import Request
+from rewind.core.planning.plan import Request
+from rewind.declared import forms
 from rewind.local import airflow_config, stack
 from rewind.local.airflow import Airflow
+from rewind.registry import leases, rewinds, streams
+from rewind.registry.database import now
+from rewind.runtime.drivers import bundle
+from rewind.views.status_rewinds import Rewinds, RewindView
 from tests.support import fakes, stub_submit, tiers
 from tests.support.stage import Stage
 from tests.support.stub_submit import CLUSTER, HERE, Stub
@@ -68,7 +70,7 @@ class StubStage(Stage):
 
     def submitted(self, dag_id: str, run_id: str) -> str:
         """Open a rewind of which the run carries out one step, start the run, and return the rewind's id."""
-        rewind_id = requests.rewind_id(dag_id, run_id)
+        rewind_id = forms.rewind_id(dag_id, run_id)
         code = bundle.build(self.shop.settings, self.shop.pipeline)
         plan = fakes.plan(request=Request(self.shop.pipeline, reason=run_id), bundle=code.hash)
         with self.shop.registry() as connection:

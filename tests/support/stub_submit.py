@@ -67,8 +67,8 @@ def here(name, play):
             file.write(f"{{done}}\\n")
         time.sleep(1)
     sys.path.insert(0, "{include}")
-    from rewind.control import rewinds
-    from rewind.control.database import transaction
+    from rewind.registry import rewinds
+    from rewind.registry.database import transaction
     rewind_id, _, step = name.rpartition(".")
     with transaction(os.environ["REWIND_REGISTRY_URL"]) as connection:
         attempt = rewinds.begin_step(connection, rewind_id, step)

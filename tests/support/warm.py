@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rewind.control import submit
-from rewind.control.submit import Submit
+from rewind.runtime.drivers import submit
+from rewind.runtime.drivers.submit import Submit
 from tests.support.tiers import WARM_SUBMIT
 
 

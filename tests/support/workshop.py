@@ -16,27 +16,16 @@ from typing import Any
 import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from rewind.control import (
-    bundle,
-    database,
-    generations,
-    leases,
-    pipelines,
-    progress,
-    rewinds,
-    streams,
-    submit,
-    suites,
-    supervise,
-    verdicts,
-)
-from rewind.control.broker import Broker
-from rewind.control.bundle import Bundle
-from rewind.control.database import now, transaction
 from rewind.core import names, offsets
 from rewind.core.offsets import Vector
-from rewind.core.plan import Plan
+from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
+from rewind.declared import expectations, pipelines
+from rewind.registry import database, generations, leases, progress, rewinds, streams, verdicts
+from rewind.registry.database import now, transaction
+from rewind.runtime.drivers import bundle, submit, supervise
+from rewind.runtime.drivers.bundle import Bundle
+from rewind.runtime.kafka.broker import Broker
 
 PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE = 240.0
@@ -293,7 +282,7 @@ def declare(folder: Path, name: str, topic: str, **more: Any) -> None:
     that is a `topic` or a `table`, and `output_also`, more fields of it. Its expectations come along if `expectations`
     says so: to judge them takes longer than all else of a small validation.
     """
-    left_out = ["__pycache__"] if more.pop("expectations", False) else ["__pycache__", suites.FILE]
+    left_out = ["__pycache__"] if more.pop("expectations", False) else ["__pycache__", expectations.FILE]
     shutil.copytree(
         PROJECT / "include" / "pipelines" / more.pop("like", "visits_converter"),
         folder / name,

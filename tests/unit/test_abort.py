@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rewind.control import generations, manifest, rewinds
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
-from rewind.steps import abort, allocate, spin_up
+from rewind.registry import generations, manifest, rewinds
+from rewind.registry.database import transaction
+from rewind.steps.generation import allocate
+from rewind.steps.lifecycle import abort, spin_up
 from tests.scenarios.machine import Crash, World
 from tests.support.fakes import PIPELINE, FakeBroker, generation, plan
 

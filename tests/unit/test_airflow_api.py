@@ -8,8 +8,8 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
+from rewind.airflow_api.client import PATIENT, AirflowApi, AirflowApiError
 from rewind.core.errors import RetryError
-from rewind.local.airflow_api import PATIENT, AirflowApi, AirflowApiError
 
 LOCKED, AWAY, THERE = 500, URLError("refused"), 409
 

@@ -12,12 +12,14 @@ import pytest
 from sqlalchemy import insert, select, update
 
 import rewind
-from rewind.control import announce, database, generations, pointer, schema
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.model import Generation, Topic
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import from_environment
-from rewind.core.world import Generation, Topic
+from rewind.registry import database, generations, schema
+from rewind.runtime import announce
+from rewind.views import pointer
 from tests.support import fakes
 
 PIPELINE = Pipeline("visits_converter", "visits", "a STRING", "visits_converted")

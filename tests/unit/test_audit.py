@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rewind.cli.main import main
-from rewind.control import audit, generations, rewinds, steering, streams, verdicts
-from rewind.control.audit import Act
-from rewind.control.database import now, transaction
 from rewind.core import lifecycle
+from rewind.registry import adjustments, audit, generations, rewinds, streams, verdicts
+from rewind.registry.audit import Act
+from rewind.registry.database import now, transaction
 from tests.support.fakes import generation, installation, plan
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -39,8 +39,8 @@ def noted(settings):
 
 
 def test_what_is_steered_is_noted_with_its_person(settings):
-    steering.pause(settings.registry_url, "rw-1", "ada", paused=True)
-    steering.throttle(settings.registry_url, "rw-1", "bob", 50)
+    adjustments.pause(settings.registry_url, "rw-1", "ada", paused=True)
+    adjustments.throttle(settings.registry_url, "rw-1", "bob", 50)
     for command in (["resume", "rw-1"], ["finish", "rw-1"], ["drain", LIVE], ["run", LIVE]):
         assert main(command) == 0
     of = ("visits_converter", "rw-1")
@@ -115,6 +115,6 @@ def test_nothing_changes_or_deletes_a_line():
     code = [
         path.read_text() for path in (PROJECT / "include" / "rewind").rglob("*.py") if "migrations" not in path.parts
     ]
-    assert sum(len(re.findall(r"schema\.audit\b", text)) for text in code) == 1, "control.audit alone knows the table"
-    text = (PROJECT / "include/rewind/control/audit.py").read_text()
+    assert sum(len(re.findall(r"schema\.audit\b", text)) for text in code) == 1, "registry.audit alone knows the table"
+    text = (PROJECT / "include/rewind/registry/audit.py").read_text()
     assert re.findall(r"\b(update|delete|drop)\b", text.replace("never deleted", "")) == []

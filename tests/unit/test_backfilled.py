@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rewind.control import chunk_log, generations, mirror_log, rewinds
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.offsets import OffsetRange
-from rewind.steps.backfilled import evidence
+from rewind.registry import chunk_log, generations, rewinds
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log
+from rewind.steps.feed.backfill_summary import evidence
 from tests.support import fakes
 
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rewind.control import nights, progress
-from rewind.control.database import now, transaction
 from rewind.core.horizon import Frontier
+from rewind.core.model import Batch
 from rewind.core.nights import Night, Sample
-from rewind.core.world import Batch
+from rewind.registry import nightly_replays, progress
+from rewind.registry.database import now, transaction
 from tests.support.fakes import installation
 
 JOB, FIRST, DAY = "visits_converter-g1", datetime(2025, 9, 4, tzinfo=UTC), timedelta(days=1)
@@ -37,11 +37,11 @@ def night(n, sample=None):
 
 @pytest.mark.parametrize("state", ["consistent", "drifted", "nothing", "error", "running"])
 def test_a_night_goes_on_from_one_of_its_own_sample_and_job_that_has_an_answer(registry, state):
-    begun = nights.begin(registry, night(0), {}, "r1", JOB)
+    begun = nightly_replays.begin(registry, night(0), {}, "r1", JOB)
     if state != "running":
-        nights.finish(registry, begun.replay_id, state, "", {}, {}, Frontier({0: 9}))
-    far = nights.frontier_before(registry, night(1), JOB)
+        nightly_replays.finish(registry, begun.replay_id, state, "", {}, {}, Frontier({0: 9}))
+    far = nightly_replays.frontier_before(registry, night(1), JOB)
     assert far == (Frontier({0: 9}) if state in ("consistent", "drifted", "nothing") else None)
-    assert nights.frontier_before(registry, night(1, Sample((0,))), JOB) is None
-    assert nights.frontier_before(registry, night(1), "visits_converter-g2") is None
-    assert nights.frontier_before(registry, replace(night(2)), JOB) is None, "a night lies between"
+    assert nightly_replays.frontier_before(registry, night(1, Sample((0,))), JOB) is None
+    assert nightly_replays.frontier_before(registry, night(1), "visits_converter-g2") is None
+    assert nightly_replays.frontier_before(registry, replace(night(2)), JOB) is None, "a night lies between"

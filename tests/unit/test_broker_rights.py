@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 from kafka import errors
 
-from rewind.control import broker as module
-from rewind.control.broker import Broker, topic_id_text
 from rewind.core.errors import DeniedError, RetryError
 from rewind.core.settings import from_environment
+from rewind.runtime.kafka import broker as module
+from rewind.runtime.kafka.broker import Broker, topic_id_text
 
 ID = uuid.UUID(int=7)
 THERE = {"name": "out-g1", "error_code": 0, "topic_id": ID, "partitions": [{"partition_index": 0}]}

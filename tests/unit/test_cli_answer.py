@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rewind.cli import answer, context, main, planning
-from rewind.control import database, verdicts
+from rewind.registry import database, verdicts
 from tests.support import installed
 from tests.support.installed import BIG, DAG, DRY_RUN, REWIND_ID, RUN, FakeAirflow
 

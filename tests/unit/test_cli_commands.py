@@ -10,15 +10,16 @@ import urllib.request
 
 import pytest
 
+from rewind.airflow_api.client import AirflowApiError
 from rewind.cli import context, main, pointer_server, trigger
-from rewind.control import audit, database, generations, requests, rewinds, streams
-from rewind.control.requests import rewind_id
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.model import Generation
 from rewind.core.pipeline import Pipeline
-from rewind.core.plan import REWIND, Plan, Request, sealed
-from rewind.core.world import Generation
-from rewind.local.airflow_api import AirflowApiError
+from rewind.core.planning.plan import REWIND, Plan, Request, sealed
+from rewind.declared import forms
+from rewind.declared.forms import rewind_id
+from rewind.registry import audit, database, generations, rewinds, streams
 
 PIPELINE = Pipeline("visits_converter", "visits", "a STRING", "visits_converted")
 
@@ -268,7 +269,7 @@ def test_overrides_must_be_an_object(airflow, text):
 
 def test_deploy_and_abort_trigger_their_dags(registry, airflow, monkeypatch):
     asked = "rw-0123456789"
-    monkeypatch.setattr(requests, "rewind_id", lambda _, run_id: asked if run_id == "run-1" else "rw-other")
+    monkeypatch.setattr(forms, "rewind_id", lambda _, run_id: asked if run_id == "run-1" else "rw-other")
     with database.transaction(registry) as connection:
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)
         rewinds.open_rewind(connection, asked, plan())

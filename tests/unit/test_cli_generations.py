@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from rewind.cli import context, main
-from rewind.control import database, generations, supervise
+from rewind.registry import database, generations
+from rewind.runtime.drivers import supervise
 from tests.support import installed
 from tests.support.installed import BIG, CANDIDATE, LIVE, OVER, FakeAirflow
 

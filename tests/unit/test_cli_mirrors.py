@@ -7,11 +7,11 @@ import json
 import pytest
 
 from rewind.cli import context, main
-from rewind.control import mirror_log, proof_log
-from rewind.control.database import transaction
-from rewind.control.mirror_log import Commit
 from rewind.core.mirror_proof import Hole, Proof
 from rewind.core.offsets import OffsetRange
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log, proof_log
+from rewind.registry.mirrors.mirror_log import Commit
 from tests.support import installed
 from tests.support.installed import FakeAirflow
 

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rewind.control import bundle
 from rewind.core import crash
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.settings import from_environment
+from rewind.runtime.drivers import bundle
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_bundle_holds_mains_package_and_one_pipeline(made):
         "pipelines/visits/more/__init__.py",
         "pipelines/visits/pipeline.yaml",
     ]
-    assert "rewind/core/plan.py" in names
+    assert "rewind/core/planning/plan.py" in names
     assert not [n for n in names if n.startswith("rewind/local") or "__pycache__" in n]
     assert set(made.files) == {n for n in names if not n.endswith("/")} | {"main/plan.py", "main/stream.py"}
 
@@ -104,16 +104,16 @@ def test_a_pipeline_that_is_not_there_is_refused(settings):
 
 def test_a_checkout_below_a_folder_named_local_is_packed_whole(settings, monkeypatch, tmp_path):
     include = tmp_path / "usr" / "local" / "include"
-    for file in ("rewind/control/bundle.py", "rewind/local/stack.py"):
+    for file in ("rewind/runtime/drivers/bundle.py", "rewind/local/stack.py"):
         (include / file).parent.mkdir(parents=True)
         (include / file).write_text("")
-    monkeypatch.setattr(bundle, "__file__", str(include / "rewind" / "control" / "bundle.py"))
+    monkeypatch.setattr(bundle, "__file__", str(include / "rewind" / "runtime" / "drivers" / "bundle.py"))
     packed = {name for name in bundle.build(settings, None).files if name.startswith("rewind/")}
-    assert packed == {"rewind/control/bundle.py"}
+    assert packed == {"rewind/runtime/drivers/bundle.py"}
 
 
 def test_a_bundle_is_not_made_from_within_a_bundle(settings, made, monkeypatch):
-    monkeypatch.setattr(bundle, "__file__", str(made.zip / "rewind" / "control" / "bundle.py"))
+    monkeypatch.setattr(bundle, "__file__", str(made.zip / "rewind" / "runtime" / "drivers" / "bundle.py"))
     with pytest.raises(IntegrityError, match="a bundle is made from a checkout"):
         bundle.build(settings, "visits")
 
@@ -154,7 +154,7 @@ def test_a_freeze_that_cannot_be_put_in_place_says_why(made, tmp_path):
 FREEZE = """
 import os, sys
 from pathlib import Path
-from rewind.control import bundle
+from rewind.runtime.drivers import bundle
 folder, target, expected = sys.argv[1:]
 bundle.freeze(bundle.verified(Path(folder), expected), Path(target))
 """
@@ -320,7 +320,7 @@ def test_modules_from_the_zip_are_ours_wherever_spark_put_it(loaded, tmp_path):
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("rewind.core.plan", "/checkout/include/rewind/core/plan.py"),
+        ("rewind.core.planning.plan", "/checkout/include/rewind/core/plan.py"),
         ("pipelines.visits", "/checkout/include/pipelines/visits/__init__.py"),
         ("pipelines", None),
         ("rewind.x", "{}/b/rewind.zip.d/rewind/x.py"),
@@ -343,7 +343,7 @@ def test_no_module_of_ours_is_no_proof():
 ORIGIN = """
 import sys
 from pathlib import Path
-import rewind.control.bundle as bundle
+import rewind.runtime.drivers.bundle as bundle
 bundle.check_origin(sys.modules, Path(sys.argv[1]))
 print("ours")
 """

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from rewind.control import collect, generations, leases, manifest, rewinds, schema, streams
-from rewind.control.database import now, transaction
 from rewind.core import lifecycle
 from rewind.core.errors import LeaseHeldError, RefusedError, RetryError
-from rewind.core.plan import Plan, Request, sealed
-from rewind.steps import collect_garbage
+from rewind.core.planning.plan import Plan, Request, sealed
+from rewind.registry import generations, leases, manifest, rewinds, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime import collect
+from rewind.steps.lifecycle import collect_garbage
 from tests.support.fakes import FakeBroker, generation, installation
 
 JOB = "visits_converter-g1"

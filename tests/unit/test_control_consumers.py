@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from rewind.control import consumers, generations
-from rewind.control.database import transaction
 from rewind.core import lifecycle
-from rewind.core.consumers import Move, Sides, check_history, check_reach, from_json
 from rewind.core.errors import RefusedError
+from rewind.core.planning.consumer_groups import Move, Sides, check_history, check_reach, from_json
+from rewind.registry import generations
+from rewind.registry.database import transaction
+from rewind.runtime import consumer_groups
 from tests.support.fakes import FakeBroker, generation, installation
 
 PIPELINE, OLD, NEW = "visits_converter", "visits_converter-g1", "visits_converter-g2"
@@ -52,12 +53,12 @@ def move(group="shop", **changes):
 
 def planned(settings, *moves, move_id="rw-1"):
     with transaction(settings.registry_url) as connection:
-        consumers.plan(connection, move_id, PIPELINE, moves)
+        consumer_groups.plan(connection, move_id, PIPELINE, moves)
 
 
 def moved_to(settings, job):
     with transaction(settings.registry_url) as connection:
-        return consumers.moved_to(connection, job)
+        return consumer_groups.moved_to(connection, job)
 
 
 def test_a_move_survives_its_text_and_is_told():
@@ -73,7 +74,7 @@ def test_a_move_survives_its_text_and_is_told():
 
 
 def test_what_a_group_has_read(settings, broker):
-    found = consumers.held(settings, broker, SIDES, "shop")
+    found = consumer_groups.held(settings, broker, SIDES, "shop")
     assert (found.read, found.before, found.started) == ({0: 5, 1: 3}, {}, {})
 
 
@@ -88,28 +89,28 @@ def test_what_a_group_has_read(settings, broker):
 def test_a_group_that_cannot_be_moved_is_refused(settings, broker, group, told):
     broker.commit("busy", OUT[OLD], {0: 1})
     with broker.member("busy", OUT[OLD]), pytest.raises(RefusedError, match=f"consumer_groups: {told}"):
-        consumers.held(settings, broker, SIDES, group)
+        consumer_groups.held(settings, broker, SIDES, group)
 
 
 def test_a_planned_move_is_made_after_the_switch_and_once(settings, broker):
     planned(settings, move())
     switch(settings)
-    assert consumers.carry_out(settings, broker, "rw-1") == {"shop": "moved"}
+    assert consumer_groups.carry_out(settings, broker, "rw-1") == {"shop": "moved"}
     assert broker.group_offsets("shop", OUT[NEW]) == {0: 4, 1: 2}
     assert moved_to(settings, NEW) == ["shop"]
     broker.commit("shop", OUT[NEW], {0: 9, 1: 9})
     planned(settings, move(positions={0: 0, 1: 0}))
-    assert consumers.carry_out(settings, broker, "rw-1") == {"shop": "moved"}
+    assert consumer_groups.carry_out(settings, broker, "rw-1") == {"shop": "moved"}
     assert broker.group_offsets("shop", OUT[NEW]) == {0: 9, 1: 9}, "it has read on: nothing sets it back"
     # What it read there begins where it was put.
-    assert consumers.held(settings, broker, SIDES, "shop").started == {0: 4, 1: 2}
+    assert consumer_groups.held(settings, broker, SIDES, "shop").started == {0: 4, 1: 2}
 
 
 def test_a_move_that_was_made_but_not_marked_is_marked(settings, broker):
     planned(settings, move())
     switch(settings)
     broker.commit("shop", OUT[NEW], {0: 4, 1: 2})
-    assert consumers.carry_out(settings, broker, "rw-1") == {"shop": "moved"}
+    assert consumer_groups.carry_out(settings, broker, "rw-1") == {"shop": "moved"}
 
 
 def test_one_refusal_does_not_stop_the_others(settings, broker):
@@ -117,7 +118,7 @@ def test_one_refusal_does_not_stop_the_others(settings, broker):
     switch(settings)
     broker.commit("another", OUT[NEW], {0: 1})
     with broker.member("busy", OUT[OLD]):
-        found = consumers.carry_out(settings, broker, "rw-1")
+        found = consumer_groups.carry_out(settings, broker, "rw-1")
     assert found["shop"] == "moved"
     assert found["busy"].startswith("consumer_groups: busy has members (Stable)")
     assert found["another"].startswith(
@@ -129,7 +130,7 @@ def test_one_refusal_does_not_stop_the_others(settings, broker):
 
 def test_nothing_is_moved_to_an_output_that_is_not_live(settings, broker):
     planned(settings, move())
-    found = consumers.carry_out(settings, broker, "rw-1")
+    found = consumer_groups.carry_out(settings, broker, "rw-1")
     assert found["shop"].startswith(f"consumer_groups: the pointer is at {OLD}, not {NEW}")
     assert broker.group_offsets("shop", OUT[NEW]) == {}
 
@@ -144,17 +145,17 @@ def test_a_pointer_that_moves_while_a_position_is_set_leaves_no_mark(settings, b
         switch(settings, NEW, OLD, 2)
 
     broker.commit = commit_and_switch
-    assert "the pointer is at" in consumers.carry_out(settings, broker, "rw-1")["shop"]
+    assert "the pointer is at" in consumer_groups.carry_out(settings, broker, "rw-1")["shop"]
     assert moved_to(settings, NEW) == []
 
 
 def test_a_group_that_went_back_is_no_longer_there(settings, broker):
     planned(settings, move())
     switch(settings)
-    consumers.carry_out(settings, broker, "rw-1")
+    consumer_groups.carry_out(settings, broker, "rw-1")
     planned(settings, move(from_job=NEW, to_job=OLD, to_topic=OUT[OLD], before={0: 5, 1: 3}), move_id="rb-1")
     switch(settings, NEW, OLD, 2)
-    assert consumers.carry_out(settings, broker, "rb-1") == {"shop": "moved"}
+    assert consumer_groups.carry_out(settings, broker, "rb-1") == {"shop": "moved"}
     assert (moved_to(settings, NEW), moved_to(settings, OLD)) == ([], ["shop"])
 
 
@@ -162,7 +163,7 @@ def test_a_group_that_went_back_is_no_longer_there(settings, broker):
 def test_between_which_outputs(settings):
     def sides(*jobs):
         with transaction(settings.registry_url) as connection:
-            found = consumers.sides(connection, PIPELINE, *jobs)
+            found = consumer_groups.sides(connection, PIPELINE, *jobs)
         return found.old.job_id, found.new.job_id
 
     assert sides("", NEW) == (OLD, NEW), "a look before the switch"
@@ -177,7 +178,7 @@ def test_between_which_outputs(settings):
 
 
 def test_a_group_whose_place_is_gone_is_refused_unless_it_replays(settings, broker):
-    found = consumers.held(settings, broker, SIDES, "shop")
+    found = consumer_groups.held(settings, broker, SIDES, "shop")
     check_reach(found, {0: 5, 1: 3}, "out", replayed=False)
     check_reach(found, {0: 6, 1: 3}, "out", replayed=True)
     told = r"shop stands before what out still holds \(partition 0: at 5, earliest 6\)"

@@ -11,16 +11,17 @@ import pytest
 from sqlalchemy import select, update
 
 from rewind.cli import main
-from rewind.control import deaths, guard, leases, schema, streams
-from rewind.control.database import now, transaction
-from rewind.control.guard import Guard, lock_file
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, WorldMovedError
+from rewind.registry import leases, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime.drivers import declared_dead, guard
+from rewind.runtime.drivers.guard import Guard, lock_file
 from tests.support.fakes import installation
 
 OWNER = "visits-g1"
 HOLD = """
 import os, sys
-from rewind.control.guard import Guard
+from rewind.runtime.drivers.guard import Guard
 from rewind.core.settings import from_environment
 with Guard(from_environment(os.environ), "visits-g1") as guard:
     print(guard.token, flush=True)
@@ -50,7 +51,7 @@ def frozen(settings, project):
 def test_only_a_declaration_lets_another_driver_in(settings, frozen):
     with pytest.raises(LeaseHeldError), Guard(settings, OWNER):
         pass
-    assert deaths.declare(settings, OWNER, 1, "ann", "its host burnt", stopped=True).token == 1
+    assert declared_dead.declare(settings, OWNER, 1, "ann", "its host burnt", stopped=True).token == 1
     with transaction(settings.registry_url) as connection:
         row = connection.execute(select(schema.deaths)).one()
         assert (row.owner, row.token, row.person, row.reason) == (OWNER, 1, "ann", "its host burnt")
@@ -61,16 +62,16 @@ def test_only_a_declaration_lets_another_driver_in(settings, frozen):
     with Guard(settings, OWNER) as held:
         assert held.token == 3
         with pytest.raises(WorldMovedError, match=f"token: {OWNER} is held with token 3, not 1"):
-            deaths.declare(settings, OWNER, 1, "ann", "once more")
+            declared_dead.declare(settings, OWNER, 1, "ann", "once more")
 
 
 def test_what_was_not_declared_stays(settings, frozen):
     with pytest.raises(RefusedError, match="reason: is empty"):
-        deaths.declare(settings, OWNER, 1, "ann", " ")
+        declared_dead.declare(settings, OWNER, 1, "ann", " ")
     with pytest.raises(WorldMovedError, match="token: "):
-        deaths.declare(settings, OWNER, 2, "ann", "sure")
+        declared_dead.declare(settings, OWNER, 2, "ann", "sure")
     with pytest.raises(RefusedError, match="owner: nobody holds the lease of 'other'"):
-        deaths.declare(settings, "other", 1, "ann", "sure")
+        declared_dead.declare(settings, "other", 1, "ann", "sure")
     with transaction(settings.registry_url) as connection:
         assert leases.read(connection, OWNER).token == 1
         assert streams.needed(connection, OWNER).launched is not None
@@ -86,11 +87,11 @@ def test_one_that_may_only_have_lost_the_registry_keeps_its_lease_until_it_has_e
     with pytest.raises(
         RefusedError, match=r"token: a driver of \S+ that only lost the registry may write until .* --stopped"
     ):
-        deaths.declare(settings, OWNER, 1, "ann", "looked dead")
+        declared_dead.declare(settings, OWNER, 1, "ann", "looked dead")
     with transaction(settings.registry_url) as connection:
         assert leases.read(connection, OWNER).token == 1
     silent(guard.REGISTRY_AWAY_SECONDS + 61)
-    assert deaths.declare(settings, OWNER, 1, "ann", "looked dead").token == 1
+    assert declared_dead.declare(settings, OWNER, 1, "ann", "looked dead").token == 1
 
 
 def test_the_command_tells_before_it_acts(settings, frozen, monkeypatch, capsys):
@@ -109,7 +110,7 @@ def test_the_command_tells_before_it_acts(settings, frozen, monkeypatch, capsys)
 def test_a_driver_that_has_lost_is_told_without_the_registry(settings):
     with Guard(settings, OWNER) as held:
         held.check_token()
-        deaths.declare(settings, OWNER, 1, "ann", "looked dead", stopped=True)
+        declared_dead.declare(settings, OWNER, 1, "ann", "looked dead", stopped=True)
         with pytest.raises(LeaseLostError):
             held.check()
 
@@ -118,6 +119,6 @@ def test_the_lease_of_a_step_can_be_declared_dead_too(settings):
     gone = leases.Holder("burnt", "boot", (leases.Process(1, 1),), 1)
     with transaction(settings.registry_url) as connection:
         leases.take(connection, "rw-1.backfill", gone)
-    deaths.declare(settings, "rw-1.backfill", 1, "ann", "its host burnt", stopped=True)
+    declared_dead.declare(settings, "rw-1.backfill", 1, "ann", "its host burnt", stopped=True)
     with transaction(settings.registry_url) as connection:
         assert leases.take(connection, "rw-1.backfill", gone) == 3

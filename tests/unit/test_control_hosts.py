@@ -11,11 +11,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from rewind.control import leases, schema, streams, supervise
-from rewind.control.database import now, transaction
-from rewind.control.leases import Process
-from rewind.control.status_drivers import Drivers
 from rewind.core import lifecycle
+from rewind.registry import leases, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.registry.leases import Process
+from rewind.runtime.drivers import supervise
+from rewind.runtime.drivers.driver_state import Drivers
 from tests.support.fakes import installation
 
 OWNER = "visits_converter-g1"

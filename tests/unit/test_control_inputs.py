@@ -7,20 +7,20 @@ import re
 import pytest
 import yaml
 
-from rewind.control import pipelines, requests
 from rewind.core.errors import RefusedError
 from rewind.core.nearest import meant
 from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, RowRule, thaw
-from rewind.core.plan import Request
+from rewind.core.planning.plan import Request
+from rewind.declared import forms, pipelines
 from tests.support.fakes import PIPELINE
 
 # --- the form
 
 
 def test_an_empty_form_asks_for_a_dry_run_from_the_earliest_record():
-    assert requests.parse("visits", {}) == Request("visits", "earliest", observe_seconds=900, grace_seconds=3600)
-    assert requests.PARAMETERS["dry_run"]["default"] is True
-    assert requests.PARAMETERS["auto_approve"]["default"] is False
+    assert forms.parse("visits", {}) == Request("visits", "earliest", observe_seconds=900, grace_seconds=3600)
+    assert forms.PARAMETERS["dry_run"]["default"] is True
+    assert forms.PARAMETERS["auto_approve"]["default"] is False
 
 
 def test_every_field_reaches_the_request():
@@ -44,11 +44,11 @@ def test_every_field_reaches_the_request():
         "dry_run": False,
         "apply_plan": "0123456789ab",
     }
-    assert form.keys() == requests.PARAMETERS.keys()
+    assert form.keys() == forms.PARAMETERS.keys()
     with pytest.raises(RefusedError, match="consumer_groups: are given with a repair"):
-        requests.parse("visits", form)
+        forms.parse("visits", form)
     form["consumer_groups"] = []
-    assert requests.parse("visits", form) == Request(
+    assert forms.parse("visits", form) == Request(
         pipeline="visits",
         start="P9D",
         end='{"visits":{"0":5}}',
@@ -65,7 +65,7 @@ def test_every_field_reaches_the_request():
         on_difference="roll_back",
         compare_every_seconds=300,
     )
-    assert requests.parse("visits", {"consumer_groups": ["shop"]}).consumer_groups == ("shop",)
+    assert forms.parse("visits", {"consumer_groups": ["shop"]}).consumer_groups == ("shop",)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_every_field_reaches_the_request():
     ],
 )
 def test_a_position_of_each_form_passes_the_form(position):
-    assert requests.parse("visits", {"from": position, "to": position}).start == position.strip()
+    assert forms.parse("visits", {"from": position, "to": position}).start == position.strip()
 
 
 BAD = [
@@ -108,7 +108,7 @@ BAD = [
 @pytest.mark.parametrize(("field", "value"), BAD, ids=[f"{f}={str(v)[:20]}" for f, v in BAD])
 def test_a_bad_value_names_its_field(field, value):
     with pytest.raises(RefusedError) as raised:
-        requests.parse("visits", {field: value})
+        forms.parse("visits", {field: value})
     assert raised.value.field == field
 
 
@@ -125,36 +125,36 @@ def test_a_bad_value_names_its_field(field, value):
 )
 def test_a_bad_override_names_its_path(overrides, field, problem):
     with pytest.raises(RefusedError) as raised:
-        requests.parse("visits", {"overrides": overrides})
+        forms.parse("visits", {"overrides": overrides})
     assert (raised.value.field, problem in raised.value.problem) == (field, True)
 
 
 def test_an_unknown_parameter_is_refused():
     with pytest.raises(RefusedError) as raised:
-        requests.parse("visits", {"form": "earliest"})
+        forms.parse("visits", {"form": "earliest"})
     assert (raised.value.field, raised.value.problem) == ("form", 'rewind_visits does not know "form"')
     assert raised.value.cure.startswith('Did you mean "from"? Known: from, to, overrides, ')
 
 
-LEFT_OUT = [name for name, schema in requests.PARAMETERS.items() if "null" in schema["type"]]
+LEFT_OUT = [name for name, schema in forms.PARAMETERS.items() if "null" in schema["type"]]
 
 
 def test_what_is_null_was_left_out():
-    assert requests.parse("visits", dict.fromkeys(LEFT_OUT)) == requests.parse("visits", {})
+    assert forms.parse("visits", dict.fromkeys(LEFT_OUT)) == forms.parse("visits", {})
 
 
-@pytest.mark.parametrize("kind", requests.FORMS)
+@pytest.mark.parametrize("kind", forms.FORMS)
 def test_what_was_checked_is_the_same_when_it_is_checked_again(kind):
-    form = requests.FORMS[kind]
+    form = forms.FORMS[kind]
     given = {"rewind_id": "rw-0123456789"} if kind == "abort" else {}
-    once = requests.checked(given, form, kind)
+    once = forms.checked(given, form, kind)
     assert once.keys() == form.keys()
-    assert requests.checked(once, form, kind) == once
+    assert forms.checked(once, form, kind) == once
 
 
 def test_a_parameter_without_default_must_be_given():
     with pytest.raises(RefusedError, match=r"^rewind_id: None is not of type 'string'\. Give the id of a rewind"):
-        requests.checked({}, requests.ABORT, "abort_visits")
+        forms.checked({}, forms.ABORT, "abort_visits")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_the_nearest_name_is_told(name, known, cure):
 
 def test_an_unknown_override_is_told_with_the_nearest():
     with pytest.raises(RefusedError) as raised:
-        requests.parse("visits", {"overrides": {"max_ofsets": 5}})
+        forms.parse("visits", {"overrides": {"max_ofsets": 5}})
     assert raised.value.field == "overrides"
     assert "'max_ofsets' was unexpected" in raised.value.problem
     assert raised.value.cure.startswith('Did you mean "max_offsets"? Known: session_time_zone, ')
@@ -181,19 +181,19 @@ def test_an_unknown_override_is_told_with_the_nearest():
 @pytest.mark.parametrize(
     ("dag_id", "form"),
     [
-        ("rewind_collect_garbage", requests.PARAMETERS),
-        ("collect_garbage", requests.COLLECT),
-        ("nightly_replay_a", requests.NIGHTLY),
-        ("mirror_rewind_a", requests.NOTHING),
+        ("rewind_collect_garbage", forms.PARAMETERS),
+        ("collect_garbage", forms.COLLECT),
+        ("nightly_replay_a", forms.NIGHTLY),
+        ("mirror_rewind_a", forms.NOTHING),
     ],
 )
 def test_a_dag_has_the_form_of_its_kind(dag_id, form):
-    assert requests.form_of(dag_id) is form
+    assert forms.form_of(dag_id) is form
 
 
 def test_another_dag_has_no_form():
     with pytest.raises(RefusedError, match="dag_id: backup is no DAG of Rewind"):
-        requests.form_of("backup")
+        forms.form_of("backup")
 
 
 POSITIONS = [("rewind", "from"), ("rewind", "to"), ("consumers", "replay_from"), ("rollback", "replay_from")]
@@ -216,7 +216,7 @@ INSTANT = "Write it with its zone, as 2025-09-04T07:00:00Z"
 )
 def test_a_position_that_is_none_is_refused_without_the_world(kind, name, text, problem, cure):
     with pytest.raises(RefusedError) as raised:
-        requests.checked({name: text}, requests.FORMS[kind], kind)
+        forms.checked({name: text}, forms.FORMS[kind], kind)
     assert raised.value.field == name
     assert problem in raised.value.problem
     assert raised.value.cure.startswith(cure)
@@ -226,7 +226,7 @@ def test_a_position_that_is_none_is_refused_without_the_world(kind, name, text, 
 @pytest.mark.parametrize("text", ["P", "PT", "P1DT", "P1W", "1h", "PT1H\n"])
 def test_a_duration_that_is_none_is_refused_in_every_form(kind, name, text):
     with pytest.raises(RefusedError) as raised:
-        requests.checked({name: text}, requests.FORMS[kind], kind)
+        forms.checked({name: text}, forms.FORMS[kind], kind)
     assert (raised.value.field, raised.value.problem) == (name, f"{text!r} is no duration")
     assert raised.value.cure == "Write P9D, PT1H, PT90S or P1DT12H"
 
@@ -234,7 +234,7 @@ def test_a_duration_that_is_none_is_refused_in_every_form(kind, name, text):
 @pytest.mark.parametrize("text", ["live", "P1D", "shift-by:-1"])
 def test_consumer_groups_read_again_from_no_other_position(text):
     with pytest.raises(RefusedError) as raised:
-        requests.checked({"replay_from": text}, requests.CONSUMERS, "consumers_visits")
+        forms.checked({"replay_from": text}, forms.CONSUMERS, "consumers_visits")
     assert raised.value.problem == f"{text!r} is no position of a consumer group"
     assert raised.value.cure == "Write earliest, 2025-09-04T07:00:00Z, or offsets JSON"
 
@@ -242,7 +242,7 @@ def test_consumer_groups_read_again_from_no_other_position(text):
 @pytest.mark.parametrize("text", ["yesterday", "Earliest", "group:", "group:../x", "checkpoint:", "earliest\n"])
 def test_a_start_of_a_deploy_that_is_none_is_refused(text):
     with pytest.raises(RefusedError) as raised:
-        requests.checked({"from": text}, requests.DEPLOY, "deploy_visits")
+        forms.checked({"from": text}, forms.DEPLOY, "deploy_visits")
     assert (raised.value.field, raised.value.problem) == ("from", f"{text!r} is no start")
     assert raised.value.cure == "Write earliest, latest, group:NAME or checkpoint:PATH"
 
@@ -258,20 +258,20 @@ def test_a_start_of_a_deploy_that_is_none_is_refused(text):
 )
 def test_an_id_that_is_none_is_told_with_an_example(kind, name, text, cure):
     with pytest.raises(RefusedError) as raised:
-        requests.checked({name: text}, requests.FORMS[kind], kind)
+        forms.checked({name: text}, forms.FORMS[kind], kind)
     assert (raised.value.field, raised.value.problem, raised.value.cure) == (name, f"{text!r} is no such text", cure)
 
 
 def test_the_old_job_must_outlive_the_watch():
     with pytest.raises(RefusedError) as raised:
-        requests.parse("visits", {"observe": "PT2M", "grace": "PT119S"})
+        forms.parse("visits", {"observe": "PT2M", "grace": "PT119S"})
     assert (raised.value.field, raised.value.problem) == ("grace", "is shorter than observe")
-    assert requests.parse("visits", {"observe": "PT2M", "grace": "PT120S"}).grace_seconds == 120
+    assert forms.parse("visits", {"observe": "PT2M", "grace": "PT120S"}).grace_seconds == 120
 
 
 def test_a_run_is_the_same_rewind_through_retries_and_another_run_another():
-    assert requests.rewind_id("rewind_visits", "manual__1") == requests.rewind_id("rewind_visits", "manual__1")
-    ids = {requests.rewind_id(dag, run) for dag in ("rewind_a", "rewind_b") for run in ("r1", "r2")}
+    assert forms.rewind_id("rewind_visits", "manual__1") == forms.rewind_id("rewind_visits", "manual__1")
+    ids = {forms.rewind_id(dag, run) for dag in ("rewind_a", "rewind_b") for run in ("r1", "r2")}
     assert len(ids) == 4
     assert all(i.startswith("rw-") and len(i) == 13 for i in ids)
 

@@ -15,11 +15,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from rewind.control import guard, leases, schema
-from rewind.control.database import now, transaction
-from rewind.control.guard import REGISTRY_AWAY_SECONDS, Guard
-from rewind.control.leases import Holder, Process
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, RetryError
+from rewind.registry import leases, schema
+from rewind.registry.database import now, transaction
+from rewind.registry.leases import Holder, Process
+from rewind.runtime.drivers import guard
+from rewind.runtime.drivers.guard import REGISTRY_AWAY_SECONDS, Guard
 from tests.support.fakes import installation
 
 OWNER = "visits-g1"
@@ -139,7 +140,7 @@ def test_a_second_holder_of_the_lock_is_refused_before_the_registry_is_asked(set
 
 HOLD = """
 import os
-from rewind.control.guard import Guard
+from rewind.runtime.drivers.guard import Guard
 from rewind.core.settings import from_environment
 with Guard(from_environment(os.environ), "visits-g1"):
     print("held", flush=True)

@@ -14,24 +14,22 @@ import pytest
 from sqlalchemy import delete
 
 from rewind.cli import pointer_server
-from rewind.control import (
+from rewind.core import lifecycle
+from rewind.core.nights import Night, Sample
+from rewind.core.offsets import OffsetRange
+from rewind.registry import (
     chunk_log,
     database,
     generations,
     leases,
     manifest,
-    metrics,
-    nights,
+    nightly_replays,
     rewinds,
     schema,
-    status,
-    totals,
 )
-from rewind.control.status import PipelineView, Status
-from rewind.control.totals import Totals
-from rewind.core import lifecycle
-from rewind.core.nights import Night, Sample
-from rewind.core.offsets import OffsetRange
+from rewind.views import counters, metrics, status
+from rewind.views.counters import Totals
+from rewind.views.status import PipelineView, Status
 from tests.support import installed
 from tests.support.installed import BIG, CANDIDATE, LIVE, OVER, REWIND_ID
 
@@ -88,8 +86,8 @@ def of(settings):
 def drifted(settings):
     night = Night("visits_converter", START, START + timedelta(days=1), "2025-09-04", Sample())
     with database.transaction(settings.registry_url) as connection:
-        begun = nights.begin(connection, night, {0: OffsetRange(0, 9)}, "r1", LIVE)
-        nights.finish(
+        begun = nightly_replays.begin(connection, night, {0: OffsetRange(0, 9)}, "r1", LIVE)
+        nightly_replays.finish(
             connection,
             begun.replay_id,
             "drifted",
@@ -99,7 +97,7 @@ def drifted(settings):
             None,
         )
         missed = replace(night, start=START + timedelta(days=1), end=START + timedelta(days=2), label="2025-09-05")
-        nights.miss(connection, missed, {}, "r2", "no run came")
+        nightly_replays.miss(connection, missed, {}, "r2", "no run came")
 
 
 def test_the_newest_night_that_was_tried(settings):
@@ -224,7 +222,7 @@ def test_totals_of_an_empty_history(tmp_path):
     url = f"sqlite:///{tmp_path}/registry.db"
     database.upgrade(url)
     with database.transaction(url) as connection:
-        assert totals.read(connection) == Totals()
+        assert counters.read(connection) == Totals()
 
 
 def expressions():

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewind.control import mirror_log
-from rewind.control.mirror_log import Commit
 from rewind.core.offsets import OffsetRange
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
 from tests.support.fakes import TOPIC_ID, topic
 
 R = OffsetRange

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from rewind.control import collect, database, generations, manifest, owners, schema, streams, supervise, tables
-from rewind.control.database import transaction
 from rewind.core import lifecycle
 from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.pipeline import Pipeline
-from rewind.steps import allocate, collect_garbage, feeding, plan, share
+from rewind.registry import database, generations, manifest, owners, schema, streams
+from rewind.registry.database import transaction
+from rewind.runtime import collect, tables
+from rewind.runtime.drivers import supervise
+from rewind.steps.feed import feeding
+from rewind.steps.generation import allocate, allocate_shared
+from rewind.steps.lifecycle import collect_garbage, plan
 from tests.scenarios.machine import Crash, World
 from tests.support import fakes
 from tests.support.fakes import PIPELINE, FakeBroker, generation, installation
@@ -247,16 +251,16 @@ def test_a_checkpoint_or_feed_that_leads_to_another_jobs_is_refused(world, name)
 
 
 def test_a_shared_output_takes_no_topic_of_a_stranger(world, monkeypatch):
-    monkeypatch.setattr(share, "Broker", lambda _: world.broker)
+    monkeypatch.setattr(allocate_shared, "Broker", lambda _: world.broker)
     shared = replace(FIRST, shared=True)
     made, source = recorded(world.settings, shared), world.broker.described["events"]
     world.broker.make("out-shared")
-    share.make(world.settings, made, shared, source)
+    allocate_shared.make(world.settings, made, shared, source)
     with transaction(world.settings.registry_url) as connection:
         connection.execute(update(schema.shared_outputs).values(resource_id=None))
     world.broker.send("out-shared", b"k", b"v")
     with pytest.raises(RefusedError, match="out-shared holds records, and its id is not recorded"):
-        share.make(world.settings, made, shared, source)
+        allocate_shared.make(world.settings, made, shared, source)
 
 
 # --- a collection

@@ -9,9 +9,9 @@ import sys
 import pytest
 from sqlalchemy import inspect, select, text
 
-from rewind.control import database, schema
-from rewind.control.database import transaction
 from rewind.core import lifecycle
+from rewind.registry import database, schema
+from rewind.registry.database import transaction
 from tests.support.fakes import installation
 from tests.support.registry import G2, G3, create, deployed
 
@@ -35,8 +35,8 @@ def test_upgrade_makes_every_table_and_is_harmless_again(tmp_path):
 SWITCH = """
 import sys
 from datetime import timedelta
-from rewind.control import generations
-from rewind.control.database import transaction
+from rewind.registry import generations
+from rewind.registry.database import transaction
 from rewind.core.errors import WorldMovedError
 url, new = sys.argv[1:]
 print("ready", flush=True)

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from rewind.control import database, leases, processes, rewinds, schema, step_lease
-from rewind.control.database import transaction
-from rewind.control.leases import Holder
-from rewind.control.step_lease import REATTACHED, REPLACED, STARTED, Claim, Hold
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from rewind.core.settings import Settings
+from rewind.registry import database, leases, rewinds, schema
+from rewind.registry.database import transaction
+from rewind.registry.leases import Holder
+from rewind.runtime.drivers import processes, step_lease
+from rewind.runtime.drivers.step_lease import REATTACHED, REPLACED, STARTED, Claim, Hold
 from tests.support.workshop import wait_for
 
 CLAIM = Claim("rw-1.backfill", "rewind_visits/r1/backfill", "rw-1")

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from rewind.control import generations, leases, schema, streams, submit, supervise
-from rewind.control.database import now, transaction
 from rewind.core.errors import IntegrityError, RefusedError, RetryError
+from rewind.registry import generations, leases, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime.drivers import submit, supervise
 from tests.support.fakes import generation, installation
 
 OWNER = "visits_converter-g1"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import jvm, submit
-from rewind.control.bundle import Bundle
 from rewind.core.errors import RefusedError
 from rewind.core.settings import from_environment
+from rewind.runtime.drivers import jvm, submit
+from rewind.runtime.drivers.bundle import Bundle
 
 SECRET = "s3cr3t"
 

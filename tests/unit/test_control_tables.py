@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from rewind.control import tables
 from rewind.core.errors import RefusedError
+from rewind.runtime import tables
 from tests.support import fakes
 
 NAME = "visits-out-g1"

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rewind.core import asked
 from rewind.core.errors import RefusedError
+from rewind.core.planning import requested_range
 
 NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
 
@@ -15,19 +15,19 @@ NOW = datetime(2025, 9, 10, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("earliest", asked.Earliest()),
-        ("  earliest\n", asked.Earliest()),
-        ("live", asked.FromLive()),
-        ("2025-09-04T07:00:00+02:00", asked.At(datetime(2025, 9, 4, 5, tzinfo=UTC))),
-        ("P9D", asked.At(datetime(2025, 9, 1, 12, tzinfo=UTC))),
-        ("PT90S", asked.At(datetime(2025, 9, 10, 11, 58, 30, tzinfo=UTC))),
-        ("shift-by:-1000", asked.ShiftBy(-1000)),
-        ("shift-by:5", asked.ShiftBy(5)),
-        ('{"visits":{"0":23,"1":-2}}', asked.Exactly({0: 23, 1: -2})),
+        ("earliest", requested_range.Earliest()),
+        ("  earliest\n", requested_range.Earliest()),
+        ("live", requested_range.FromLive()),
+        ("2025-09-04T07:00:00+02:00", requested_range.At(datetime(2025, 9, 4, 5, tzinfo=UTC))),
+        ("P9D", requested_range.At(datetime(2025, 9, 1, 12, tzinfo=UTC))),
+        ("PT90S", requested_range.At(datetime(2025, 9, 10, 11, 58, 30, tzinfo=UTC))),
+        ("shift-by:-1000", requested_range.ShiftBy(-1000)),
+        ("shift-by:5", requested_range.ShiftBy(5)),
+        ('{"visits":{"0":23,"1":-2}}', requested_range.Exactly({0: 23, 1: -2})),
     ],
 )
 def test_each_form_has_its_value(text, value):
-    assert asked.parse(text, "visits", "from", NOW) == value
+    assert requested_range.parse(text, "visits", "from", NOW) == value
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_each_form_has_its_value(text, value):
 @pytest.mark.parametrize("field", ["from", "to"])
 def test_a_bad_value_is_refused_with_the_field_named(text, problem, field):
     with pytest.raises(RefusedError) as raised:
-        asked.parse(text, "visits", field, NOW)
+        requested_range.parse(text, "visits", field, NOW)
 
     assert raised.value.field == field
     assert problem in raised.value.problem

@@ -24,7 +24,7 @@ KeyError: 'eur'
 NOT_OURS = """Traceback (most recent call last):
   File "/opt/rewind/jobs/stream.py", line 9, in <module>
     from rewind.steps import main, stream
-ModuleNotFoundError: No module named 'rewind.steps.stream'
+ModuleNotFoundError: No module named 'rewind.steps.streaming.stream'
 """
 SYNTAX = f"""Traceback (most recent call last):
   File "/data/bundle/code.zip/rewind/steps/logic.py", line 20, in of
@@ -159,7 +159,7 @@ pyspark.errors.exceptions.captured.PythonException:
 
 CAUSES = {
     "python": (PYTHON, "KeyError: 'eur' (logic.py line 31: return rates[\"eur\"])"),
-    "not in the logic": (NOT_OURS, "ModuleNotFoundError: No module named 'rewind.steps.stream'"),
+    "not in the logic": (NOT_OURS, "ModuleNotFoundError: No module named 'rewind.steps.streaming.stream'"),
     "syntax": (
         SYNTAX,
         "SyntaxError: '(' was never closed (logic.py line 8: return visits.select((F.col(\"page\")))",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewind.core.chunks import Arrivals, by_arrival
 from rewind.core.offsets import OffsetRange, total
+from rewind.core.planning.chunks import Arrivals, by_arrival
 
 
 def arrivals(times):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewind.core import offsets
-from rewind.core.chunks import cut
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange
+from rewind.core.planning.chunks import cut
 
 SPAN = 60
 

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rewind.core import dated_range, periods
-from rewind.core.asked_range import Sight
+from rewind.core import periods
 from rewind.core.offsets import OffsetRange as R
 from rewind.core.periods import Period, Span, Strays, milliseconds
+from rewind.core.planning import time_range
+from rewind.core.planning.resolved_range import Sight
 from tests.support.fakes import mirror, topic
 
 
@@ -82,4 +83,4 @@ def test_what_the_mirror_has_read_since_it_was_looked_at_belongs_to_no_plan_of_t
 
     now = datetime(2025, 9, 10, tzinfo=UTC)
     seen = Sight(topic({0: 0, 1: 0}, {0: 100, 1: 60}), mirror({0: (0, 100), 1: (0, 60)}), Newer(), {}, now)
-    assert dated_range.dated("2025-09-04T00:00:00Z", "", seen).found == {0: R(5, 100)}
+    assert time_range.dated("2025-09-04T00:00:00Z", "", seen).found == {0: R(5, 100)}

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from rewind.core import plan as plans
-from rewind.core.differences import Difference
 from rewind.core.offsets import OffsetRange
-from rewind.core.plan import Plan, Request, explain, sealed
+from rewind.core.planning import plan as plans
+from rewind.core.planning.differences import Difference
+from rewind.core.planning.plan import Plan, Request, explain, sealed
 from tests.support.fakes import PIPELINE
 
 REQUEST = Request("visits_converter", "P9D", overrides={"max_offsets": 5}, reason="a bug", accept_gaps="{}")

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rewind.core.asked_range import unexplained
-from rewind.core.differences import Difference
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import ExpectedChange
-from rewind.core.plan import from_json
-from rewind.core.planner import Code, make_plan, still_holds
+from rewind.core.planning.differences import Difference
+from rewind.core.planning.plan import from_json
+from rewind.core.planning.planner import Code, make_plan, still_holds
+from rewind.core.planning.resolved_range import unexplained
 from tests.support.fakes import CODE, PIPELINE, TOPIC, TOPIC_ID, FakeLifecycle, generation, mirror, topic, world
 from tests.support.plans import NOW, request
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rewind.core.errors import RefusedError
-from rewind.core.preflight import Facts, told
+from rewind.core.planning.preflight import Facts, told
 from tests.support.fakes import FakeBroker, generation, mirror, topic
 
 LIVE = generation()

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rewind.core import warm_up
 from rewind.core.errors import RefusedError
+from rewind.core.model import Batch
 from rewind.core.pipeline import Pipeline
-from rewind.core.warm_up import Begin
-from rewind.core.world import Batch
+from rewind.core.planning import warm_up
+from rewind.core.planning.warm_up import Begin
 from tests.support import fakes
 
 MINUTE = 60_000

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rewind.core import windows
 from rewind.core.errors import RefusedError
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.core.planning import repair_windows
 from tests.support import fakes
 
 NOW = datetime(2025, 9, 4, 12, tzinfo=UTC)
@@ -18,7 +18,7 @@ CLOSED = int(datetime(2025, 9, 4, 5, 58, tzinfo=UTC).timestamp() * 1000)
 def touched(start, end, closed=CLOSED):
     live = fakes.generation()
     batches = [Batch(3, {0: 0}, {0: 9}, 9, NOW, 0, closed)] if closed else []
-    return windows.touched(start, end, live, fakes.FakeLifecycle(live, batches=batches), "visits", NOW)
+    return repair_windows.touched(start, end, live, fakes.FakeLifecycle(live, batches=batches), "visits", NOW)
 
 
 def test_bounds_are_instants_of_event_time():

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from rewind.control import generations, leases, rewinds, verdicts
-from rewind.control.database import now, transaction
-from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.horizon import Frontier
-from rewind.steps import cut_over
-from rewind.steps.cut_over import Switch
+from rewind.registry import generations, leases, rewinds, verdicts
+from rewind.registry.database import now, transaction
+from rewind.registry.verdicts import Verdict
+from rewind.steps.lifecycle import cut_over
+from rewind.steps.lifecycle.cut_over import Switch
 from tests.support.fakes import generation, installation, plan
 
 OLD, NEW, REWIND = "visits_converter-g1", "visits_converter-g2", "rw-1"
@@ -142,7 +142,7 @@ def test_a_live_job_that_began_to_publish_again_moves_nothing(settings, moved, m
 def test_whoever_hears_of_a_switch_finds_its_position_in_the_new_output(settings, moved, monkeypatch):
     done: list[str] = []
     monkeypatch.setattr(cut_over, "Broker", lambda _: None)
-    monkeypatch.setattr(cut_over.consumers, "carry_out", lambda *_: done.append("groups moved") or ["shop"])
+    monkeypatch.setattr(cut_over.consumer_groups, "carry_out", lambda *_: done.append("groups moved") or ["shop"])
     monkeypatch.setattr(cut_over.announce, "publish", lambda *_: done.append("announced"))
     moved()
     assert cut_over._cut_over(settings, REWIND)["consumers"] == ["shop"]

@@ -10,20 +10,20 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from rewind.control.status import PipelineView, Status
-from rewind.control.status_rewinds import RewindView
-from rewind.control.status_steps import StepView
-from rewind.control.verdicts import Approval, Verdict
+from examples.demo import follow, scenario, summary
+from examples.demo.errors import DemoError
+from examples.demo.follow import Follower
+from examples.demo.scenario import Story
+from examples.demo.world import Names
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
-from rewind.core.plan import REWIND, Plan, Request
-from rewind.local.demo import follow, scenario, summary
-from rewind.local.demo.errors import DemoError
-from rewind.local.demo.follow import Follower
-from rewind.local.demo.scenario import Story
-from rewind.local.demo.world import Names
+from rewind.core.planning.plan import REWIND, Plan, Request
 from rewind.local.voice import Voice
 from rewind.local.waiting import StuckError, Waiting
+from rewind.registry.verdicts import Approval, Verdict
+from rewind.views.status import PipelineView, Status
+from rewind.views.status_rewinds import RewindView
+from rewind.views.status_steps import StepView
 
 AT = datetime.fromisoformat("2025-09-04T12:00")
 PLAN = Plan(

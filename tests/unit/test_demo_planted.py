@@ -10,11 +10,11 @@ from datetime import datetime
 
 import pytest
 
-from rewind.control import pipelines as declared
-from rewind.control.verdicts import Verdict
-from rewind.local.demo import check, follow, pipelines, producer, proof, visits, world
-from rewind.local.demo.world import Names
+from examples.demo import check, follow, pipelines, producer, proof, visits, world
+from examples.demo.world import Names
+from rewind.declared import pipelines as declared
 from rewind.local.stack import PROJECT
+from rewind.registry.verdicts import Verdict
 
 AT = datetime.fromisoformat("2025-09-04T12:00")
 SEED, COUNT = visits.SEED, 20_000

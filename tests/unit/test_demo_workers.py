@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import leases, step_lease, streams
-from rewind.control.database import transaction
-from rewind.control.leases import Holder
+from examples.demo import workers
 from rewind.core.settings import Settings
 from rewind.local import processes
-from rewind.local.demo import workers
 from rewind.local.processes import Command
+from rewind.registry import leases, streams
+from rewind.registry.database import transaction
+from rewind.registry.leases import Holder
+from rewind.runtime.drivers import step_lease
 from tests.support.fakes import installation
 
 SLEEP = "import time; time.sleep(600)"

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from rewind.local.airflow_api import AirflowApiError
-from rewind.local.demo.errors import DemoError
-from rewind.local.demo.world import World, names_of
+from examples.demo.errors import DemoError
+from examples.demo.world import World, names_of
+from rewind.airflow_api.client import AirflowApiError
 from rewind.local.voice import Voice
 from rewind.local.waiting import StuckError, Waiting
 

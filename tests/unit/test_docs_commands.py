@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from rewind.cli import answer, context, main, planning
-from rewind.control import mirror_log
-from rewind.control.database import transaction
-from rewind.control.mirror_log import Commit
 from rewind.core.offsets import OffsetRange
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
 from tests.support import installed
 from tests.support.installed import LIVE, REWIND_ID, FakeAirflow
 
@@ -25,7 +25,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 RUNBOOKS = sorted((PROJECT / "docs").glob("*.md"))
 TEXTS = [PROJECT / "README.md", *RUNBOOKS]
 PARTS = ("**You see**", "**Why", "**Do", "**It worked when**")
-NO_RUNBOOK = {"README.md", "logic.md", "metrics.md", "performance.md", "values.md"}
+NO_RUNBOOK = {"README.md", "limits.md", "logic.md", "metrics.md", "performance.md", "values.md"}
 FOR_GOOD = {"stack", "demo", "serve-pointer"}
 """Commands that start processes or serve until they are ended."""
 STANDS_FOR = {

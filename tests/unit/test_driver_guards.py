@@ -6,13 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from rewind.control import bundle, leases, progress
-from rewind.control.database import now, transaction
 from rewind.core.errors import IntegrityError, LeaseLostError, RefusedError
-from rewind.core.world import Batch
-from rewind.steps import driver as module
-from rewind.steps import feeding, stream
-from rewind.steps.driver import Drained, Driver, Source
+from rewind.core.model import Batch
+from rewind.registry import leases, progress
+from rewind.registry.database import now, transaction
+from rewind.runtime.drivers import bundle
+from rewind.steps.feed import feeding
+from rewind.steps.streaming import driver as module
+from rewind.steps.streaming import stream
+from rewind.steps.streaming.driver import Drained, Driver, Source
 from tests.support.fakes import PIPELINE, TOPIC, FakeBroker, generation, installation, topic
 
 OWNER = "visits_converter-g1"

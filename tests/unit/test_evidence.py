@@ -6,10 +6,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rewind.control import evidence, evidence_page, rewinds, verdicts
-from rewind.control.database import now, transaction
-from rewind.control.evidence_page import Bar
-from rewind.control.verdicts import Approval, Verdict
+from rewind.registry import rewinds, verdicts
+from rewind.registry.database import now, transaction
+from rewind.registry.verdicts import Approval, Verdict
+from rewind.runtime import evidence, evidence_page
+from rewind.runtime.evidence_page import Bar
 from tests.support import fakes
 from tests.support.evidence_body import BODY, HOSTILE, value
 from tests.support.fakes import installation

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from rewind.adapters import checkpoint
-from rewind.control import chunk_log
-from rewind.control.database import transaction
 from rewind.core.errors import IntegrityError, LeaseLostError, RefusedError
 from rewind.core.offsets import OffsetRange
-from rewind.steps import feeding
-from rewind.steps.feeding import Feeding
+from rewind.registry import chunk_log
+from rewind.registry.database import transaction
+from rewind.steps.feed import feeding
+from rewind.steps.feed.feeding import Feeding
 from tests.support.fakes import generation, installation
 
 JOB, REWIND = "visits_converter-g2", "rw-1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rewind.steps.findings import Found, judge
+from rewind.steps.compare.findings import Found, judge
 
 
 def found(**counts):

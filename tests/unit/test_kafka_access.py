@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from rewind.control import kafka_access
-from rewind.control.kafka_access import FIELD, python_options, spark_options
 from rewind.core.errors import RefusedError
+from rewind.runtime.kafka import kafka_access
+from rewind.runtime.kafka.kafka_access import FIELD, python_options, spark_options
 
 SCRAM = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"}
 LOGIN = {"sasl_plain_username": "ann", "sasl_plain_password": "hush-1"}

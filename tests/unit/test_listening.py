@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rewind.control import kafka_probe, listening
-from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
+from rewind.runtime.kafka import kafka_probe, reachability
+from rewind.runtime.kafka.broker import Broker
 
 
 @pytest.fixture
@@ -20,19 +20,19 @@ def address() -> Iterator[str]:
 
 
 def test_where_nothing_listens_there_is_no_broker(make_settings):
-    assert listening.broker(make_settings("127.0.0.1:1")) is None
+    assert reachability.broker(make_settings("127.0.0.1:1")) is None
 
 
 def test_a_broker_that_lets_us_in_is_asked(make_settings, address, monkeypatch):
     monkeypatch.setattr(kafka_probe, "why_refused", lambda _: None)
-    assert isinstance(listening.broker(make_settings(address)), Broker)
+    assert isinstance(reachability.broker(make_settings(address)), Broker)
 
 
 def test_one_that_does_not_gives_its_reason_for_each_topic(make_settings, address, tmp_path, monkeypatch):
     why = RefusedError("REWIND_KAFKA_OPTIONS_FILE", "the login is refused", "Mend it")
     monkeypatch.setattr(kafka_probe, "why_refused", lambda _: why)
     with pytest.raises(RefusedError, match="the login is refused"):
-        listening.broker(make_settings(address)).topic("visits")
+        reachability.broker(make_settings(address)).topic("visits")
     missing = make_settings(address, REWIND_KAFKA_OPTIONS_FILE=str(tmp_path / "none"))
     with pytest.raises(RefusedError, match="cannot be read"):
-        listening.broker(missing).topic("visits")
+        reachability.broker(missing).topic("visits")

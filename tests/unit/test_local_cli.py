@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rewind.cli import stack as command
 from rewind.core.settings import from_environment
-from rewind.local import cli, stack
+from rewind.local import stack
 from rewind.local.airflow import Airflow
 
 FRAMES = """Traceback (most recent call last):
@@ -17,11 +18,11 @@ FRAMES = """Traceback (most recent call last):
 
 def test_each_broken_folder_is_a_line_below_the_frames():
     told = "ImportError: pipelines/a: a/pipeline.yaml:1: is no YAML\npipelines/b: b/pipeline.yaml:2: x"
-    assert cli._error_of({"stack_trace": f"{FRAMES}{told}\n"}) == told
+    assert command._error_of({"stack_trace": f"{FRAMES}{told}\n"}) == told
 
 
 def test_an_error_without_frames_is_told_whole():
-    assert cli._error_of({"stack_trace": "DagBag import timeout\n"}) == "DagBag import timeout"
+    assert command._error_of({"stack_trace": "DagBag import timeout\n"}) == "DagBag import timeout"
 
 
 def test_what_is_documented_for_tasks_reaches_them(monkeypatch, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 from provision import jars
 from provision.failures import SetupError
 
-from rewind.control import jvm
 from rewind.core.errors import RefusedError
+from rewind.runtime.drivers import jvm
 
 
 @pytest.fixture

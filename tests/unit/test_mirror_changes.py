@@ -10,19 +10,20 @@ import pytest
 
 from rewind.adapters import mirror, mirror_reader
 from rewind.adapters.mirror_reader import read_state, watch
-from rewind.control import mirror_changes, mirror_log, progress, proof_log
-from rewind.control.database import now, transaction
-from rewind.control.mirror_log import Commit
-from rewind.core import asked_range
-from rewind.core.asked_range import Sight
 from rewind.core.errors import IntegrityError, QuarantineError, RefusedError
 from rewind.core.mirror_proof import Proof
+from rewind.core.model import Batch
 from rewind.core.offsets import OffsetRange as R
-from rewind.core.plan import REWIND
-from rewind.core.world import Batch
-from rewind.steps import lateness
-from rewind.steps.history import History
-from rewind.steps.mirror import Writer
+from rewind.core.planning import resolved_range
+from rewind.core.planning.plan import REWIND
+from rewind.core.planning.resolved_range import Sight
+from rewind.registry import progress
+from rewind.registry.database import now, transaction
+from rewind.registry.mirrors import mirror_changes, mirror_log, proof_log
+from rewind.registry.mirrors.mirror_log import Commit
+from rewind.steps.compare import lateness
+from rewind.steps.feed.history import History
+from rewind.steps.mirroring.mirror import Writer
 from tests.support import fakes
 from tests.support.delta_files import Table, read_locally
 from tests.support.fakes import PIPELINE, TOPIC, TOPIC_ID
@@ -82,7 +83,7 @@ def mirrored(tmp_path, monkeypatch):
 
 def gaps(state, start, end):
     sight = Sight(TOPIC_NOW, state, None, {0: 100}, None)
-    return asked_range.gaps("", REWIND, {0: start}, {0: end}, sight)
+    return resolved_range.gaps("", REWIND, {0: start}, {0: end}, sight)
 
 
 TAKE = {

@@ -253,4 +253,4 @@ def test_all_faults_fit_the_code_and_lie_in_all_packages():
         for folder in (PROJECT / "include/rewind").iterdir()
         if (folder / "__init__.py").exists()
     }
-    assert packages == {*layers, "dags", "plugins"}
+    assert packages == {*layers, "dags", "plugins", "examples"}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import nights
-from rewind.control.database import transaction
 from rewind.core.nights import Night, Sample
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import UNBOUNDED
-from rewind.steps import feeding
-from rewind.steps.night_line import Line
-from rewind.steps.night_report import Answer
+from rewind.registry import nightly_replays
+from rewind.registry.database import transaction
+from rewind.steps.feed import feeding
+from rewind.steps.replays.night_line import Line
+from rewind.steps.replays.night_report import Answer
 from tests.support import fakes
 
 FIRST, DAY = datetime(2025, 9, 4, tzinfo=UTC), timedelta(days=1)
@@ -37,7 +37,7 @@ def lived(settings, n, state="consistent", compared=SOME, live=LIVE):
     """Live through a night, and return what its line leaves to the next one."""
     line = Line(settings, live, night(n))
     with transaction(settings.registry_url) as connection:
-        recorded = nights.begin(connection, night(n), compared, "r1", live.job_id)
+        recorded = nightly_replays.begin(connection, night(n), compared, "r1", live.job_id)
     return line.leave(recorded, Answer(state=state, compared=compared))
 
 

@@ -13,31 +13,24 @@ from rich.console import Console
 from sqlalchemy import update
 
 from rewind.cli import render
-from rewind.control import (
-    announce,
-    checked,
-    evidence,
-    generations,
-    leases,
-    requests,
-    rewinds,
-    schema,
-    streams,
-    verdicts,
-)
-from rewind.control.database import now, transaction
-from rewind.control.snapshot import snapshot
-from rewind.control.verdicts import Verdict
-from rewind.core import lifecycle, plan
+from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
 from rewind.core.offsets import OffsetRange
-from rewind.core.plan import Request
-from rewind.steps import expectations, since, state_comparison, validate
-from rewind.steps.expectations import NOT_EXAMINED
-from rewind.steps.findings import Found, judge
-from rewind.steps.nothing_compared import awaited, cure
-from rewind.steps.state_comparison import ANOTHER, StateFound
+from rewind.core.planning import plan
+from rewind.core.planning.plan import Request
+from rewind.declared import forms
+from rewind.registry import check_results, generations, leases, rewinds, schema, streams, verdicts
+from rewind.registry.database import now, transaction
+from rewind.registry.snapshot import snapshot
+from rewind.registry.verdicts import Verdict
+from rewind.runtime import announce, evidence
+from rewind.steps.compare import expectation_checks, new_rows, state_comparison
+from rewind.steps.compare.expectation_checks import NOT_EXAMINED
+from rewind.steps.compare.findings import Found, judge
+from rewind.steps.compare.nothing_compared import awaited, cure
+from rewind.steps.compare.state_comparison import ANOTHER, StateFound
+from rewind.steps.lifecycle import validate
 from tests.support import fakes
 from tests.support.fakes import PIPELINE, generation, installation
 
@@ -134,7 +127,7 @@ def test_what_to_do_is_told_by_lives_driver(settings):
 
 def result(**said):
     made = SimpleNamespace(result=said, success=True, exception_info={"raised_exception": False})
-    return expectations._answer("output", {"type": "expect_x", "kwargs": {"column": "page"}}, [made])
+    return expectation_checks._answer("output", {"type": "expect_x", "kwargs": {"column": "page"}}, [made])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +147,7 @@ def result(**said):
 def test_an_expectation_of_no_value_has_no_answer(said, success):
     answer = result(**said)
     assert (answer.success, answer.error) == (success, "" if success else NOT_EXAMINED)
-    verdict = expectations.gated(lifecycle.PASS, "", [answer])
+    verdict = expectation_checks.gated(lifecycle.PASS, "", [answer])
     why = f"expect_x of page has no answer: {NOT_EXAMINED}"
     assert verdict == ((lifecycle.PASS, "") if success else (lifecycle.ERROR, why))
 
@@ -196,7 +189,7 @@ def test_a_check_with_an_empty_horizon_is_an_error_that_says_what_to_do(opened, 
     monkeypatch.setattr(validate.rights, "before_comparing", lambda *_: None)
     monkeypatch.setattr(validate, "horizon_of", lambda *_: {0: OffsetRange(7, 7)})
     monkeypatch.setattr(validate.nothing_compared, "awaited", lambda look: looks.append(look()) or looks[0])
-    monkeypatch.setattr(validate.taken_up, "go_on", lambda *_: None)
+    monkeypatch.setattr(validate.resumed, "go_on", lambda *_: None)
     found = Found({"rows": 0, "equal": 0, "expected": 0, "changed": 0, "open": 4_225})
     monkeypatch.setattr(validate.comparison, "compared", lambda *_: found)
     with transaction(opened.registry_url) as connection:
@@ -218,17 +211,17 @@ def test_a_check_with_an_empty_horizon_is_an_error_that_says_what_to_do(opened, 
 
 def test_nothing_is_compared_only_for_a_reason():
     asked = {"compare": "none", "reason": WHY}
-    assert requests.parse("visits", asked) == Request("visits", reason=WHY, compare="none")
-    assert requests.parse("visits", {}).compare == "rows"
+    assert forms.parse("visits", asked) == Request("visits", reason=WHY, compare="none")
+    assert forms.parse("visits", {}).compare == "rows"
     with pytest.raises(RefusedError, match="reason: is empty, and compare is none"):
-        requests.parse("visits", {"compare": "none"})
+        forms.parse("visits", {"compare": "none"})
     for reason in ("", "  \n"):
         with pytest.raises(RefusedError) as refused:
-            requests.parse("visits", {**asked, "reason": reason})
+            forms.parse("visits", {**asked, "reason": reason})
         assert refused.value.field == "reason"
     with pytest.raises(RefusedError, match="on_difference: is roll_back, and compare is none"):
-        requests.parse("visits", {**asked, "on_difference": "roll_back"})
-    assert requests.parse("visits", {"on_difference": "roll_back"}).on_difference == "roll_back"
+        forms.parse("visits", {**asked, "on_difference": "roll_back"})
+    assert forms.parse("visits", {"on_difference": "roll_back"}).on_difference == "roll_back"
 
 
 def made_plan():
@@ -263,8 +256,8 @@ def test_a_check_of_nothing_reads_nothing_and_says_so(opened, monkeypatch):
     assert (told["verdict"], told["reason"], told["counts"]) == ("none", TOLD, {"rows": 0})
     with snapshot(opened.registry_url) as connection:
         made = verdicts.newest(connection, "rw-1")
-        check = checked.identity(generation(state="live"), generation(number=2, state="candidate"), 1)
-        assert checked.last(connection, "rw-1", check) is None
+        check = check_results.identity(generation(state="live"), generation(number=2, state="candidate"), 1)
+        assert check_results.last(connection, "rw-1", check) is None
     assert (made.verdict, made.reason, made.floor, made.ceiling) == ("none", TOLD, {}, {})
     folder = evidence.folder_of(opened, "rw-1")
     assert json.loads((folder / "verdict-1.json").read_text())["about"]["compare"] == "none"
@@ -275,10 +268,10 @@ def test_a_check_of_nothing_reads_nothing_and_says_so(opened, monkeypatch):
 
 
 def test_what_comes_later_is_compared_with_nothing_either(opened, monkeypatch):
-    monkeypatch.setattr(since, "session", lambda *_: pytest.fail("it began to read"))
-    monkeypatch.setattr(since.progress, "position", lambda *_: {0: 100})
+    monkeypatch.setattr(new_rows, "session", lambda *_: pytest.fail("it began to read"))
+    monkeypatch.setattr(new_rows.progress, "position", lambda *_: {0: 100})
     frontier = Frontier({})
-    found = since.compared_since(opened, made_plan(), generation(), generation(number=2), frontier)
+    found = new_rows.compared_since(opened, made_plan(), generation(), generation(number=2), frontier)
     assert (dict(found.found.counts), found.frontier) == ({"rows": 0}, frontier)
 
 

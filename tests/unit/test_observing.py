@@ -7,18 +7,20 @@ from datetime import timedelta
 
 import pytest
 
-from rewind.control import generations, observing, progress, rewinds, verdicts
-from rewind.control.database import now, transaction
-from rewind.control.observing import Look
-from rewind.control.verdicts import Verdict
-from rewind.core import lifecycle, plan
+from rewind.core import lifecycle
 from rewind.core.errors import IntegrityError, RefusedError, WorldMovedError
 from rewind.core.horizon import Frontier, first_unread
+from rewind.core.model import Batch, Topic
 from rewind.core.observing import next_look
 from rewind.core.offsets import OffsetRange
-from rewind.core.world import Batch, Topic
-from rewind.steps import cut_over, recheck, since
-from rewind.steps.findings import Found
+from rewind.core.planning import plan
+from rewind.registry import generations, observation, progress, rewinds, verdicts
+from rewind.registry.database import now, transaction
+from rewind.registry.observation import Look
+from rewind.registry.verdicts import Verdict
+from rewind.steps.compare import new_rows
+from rewind.steps.compare.findings import Found
+from rewind.steps.lifecycle import cut_over, recheck
 from tests.support import fakes
 from tests.support.fakes import generation, installation
 
@@ -80,8 +82,8 @@ def comparison(monkeypatch):
         asked.append((live.job_id, candidate.job_id, horizon, before.unread))
         return found.pop(0)
 
-    monkeypatch.setattr(since, "session", lambda *_: None)
-    monkeypatch.setattr(since.comparison, "compared", compared)
+    monkeypatch.setattr(new_rows, "session", lambda *_: None)
+    monkeypatch.setattr(new_rows.comparison, "compared", compared)
 
     def play(*results):
         found.extend(results)
@@ -100,7 +102,7 @@ def judged(settings):
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), "rw-1")
         made = Verdict(1, 0, "fail", {0: 0, 1: 0}, {0: 5, 1: 5}, {"rows": 10, "changed": 2}, [], "2 changed", now())
         verdicts.store(connection, "rw-1", made)
-        observing.keep_frontier(connection, "rw-1", 1, Frontier({0: 5, 1: 5}, {"id-1": {0: 4}}))
+        observation.keep_frontier(connection, "rw-1", 1, Frontier({0: 5, 1: 5}, {"id-1": {0: 4}}))
         reach(connection, 10)
     return made
 
@@ -109,7 +111,7 @@ def judged(settings):
 def switched(settings, judged):
     """The same, switched: compared up to 10 at the switch."""
     with transaction(settings.registry_url) as connection:
-        body = {"epoch": 2, "frontier": observing.to_json(Frontier({0: 10, 1: 10}, {"id-1": {0: 10}}))}
+        body = {"epoch": 2, "frontier": observation.to_json(Frontier({0: 10, 1: 10}, {"id-1": {0: 10}}))}
         rewinds.fix(connection, "rw-1", "cut_over", body)
 
 
@@ -155,7 +157,7 @@ def test_a_class_that_the_verdict_lacked_is_recorded_with_its_sample(settings, s
         (OffsetRange(12, 15), {"id-1": {0: 12}}),
     ]
     with transaction(settings.registry_url) as connection:
-        observed = observing.read(connection, "rw-1")
+        observed = observation.read(connection, "rw-1")
         assert (observed.looks, observed.rows, observed.differences) == (3, 10, {"missing": 2})
         assert observed.sample == [row("missing")]
         assert observed.told() == "10 rows compared since the switch, DIFFERENCES: 2 missing, 5 repeated"
@@ -169,19 +171,19 @@ def test_a_comparison_that_broke_off_is_done_again_from_where_it_began(settings,
     with transaction(settings.registry_url) as connection:
         reach(connection, 12)
     asked = comparison(Found({"rows": 4}), Found({"rows": 4}))
-    record = observing.record
+    record = observation.record
 
     def broken(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(observing, "record", broken)
+    monkeypatch.setattr(observation, "record", broken)
     with pytest.raises(KeyboardInterrupt):
         recheck.run(settings, "rw-1")
-    monkeypatch.setattr(observing, "record", record)
+    monkeypatch.setattr(observation, "record", record)
     recheck.run(settings, "rw-1")
     assert asked[0] == asked[1]
     with transaction(settings.registry_url) as connection:
-        assert observing.read(connection, "rw-1").rows == 4
+        assert observation.read(connection, "rw-1").rows == 4
 
 
 def test_before_the_switch_there_is_nothing_to_observe(settings, judged, comparison):
@@ -193,6 +195,6 @@ def test_looks_are_read_in_the_order_they_were_made(settings, judged):
     with transaction(settings.registry_url) as connection:
         for attempt in (2, 9, 10):
             look = Look(attempt * MINUTE, Frontier({0: attempt}), {"rows": 1}, {}, [])
-            observing.record(connection, "rw-1", attempt, look)
-        assert observing.frontier(connection, "rw-1") == Frontier({0: 10})
-        assert observing.read(connection, "rw-1").after == 10 * MINUTE
+            observation.record(connection, "rw-1", attempt, look)
+        assert observation.frontier(connection, "rw-1") == Frontier({0: 10})
+        assert observation.read(connection, "rw-1").after == 10 * MINUTE

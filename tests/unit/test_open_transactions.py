@@ -10,14 +10,16 @@ import pytest
 from rich.console import Console
 
 from rewind.cli import render
-from rewind.control import generations, metrics, mirror_log, progress, status
-from rewind.control.database import now, transaction
-from rewind.control.mirror_log import Commit
-from rewind.control.totals import Totals
 from rewind.core.errors import RefusedError
+from rewind.core.model import Batch
 from rewind.core.offsets import OffsetRange
-from rewind.core.planner import make_plan
-from rewind.core.world import Batch
+from rewind.core.planning.planner import make_plan
+from rewind.registry import generations, progress
+from rewind.registry.database import now, transaction
+from rewind.registry.mirrors import mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
+from rewind.views import metrics, status
+from rewind.views.counters import Totals
 from rewind.web.overview import answer, overview
 from tests.support.fakes import CODE, PIPELINE, TOPIC, FakeBroker, FakeLifecycle, FakeMirror, World, generation
 from tests.support.fakes import installation as made_installation

@@ -12,11 +12,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from rewind.cli import completion
 from rewind.cli.main import parser
-from rewind.control import pipeline_schema, requests, schema
-from rewind.control.metrics import METRICS
-from rewind.control.status import Status
 from rewind.core.pipeline import Pipeline
-from rewind.core.plan import Plan
+from rewind.core.planning.plan import Plan
+from rewind.declared import forms, pipeline_schema
+from rewind.registry import schema
+from rewind.views.metrics import METRICS
+from rewind.views.status import Status
 from tests.support import outside
 
 
@@ -41,8 +42,8 @@ def tables() -> Iterator[str]:
                 yield from (f"table {dialect.name} {table.name}: {line.strip()}" for line in lines if line.strip())
 
 
-def forms() -> Iterator[str]:
-    for name, form in requests.FORMS.items():
+def form_lines() -> Iterator[str]:
+    for name, form in forms.FORMS.items():
         yield from outside.schema_lines("form", form, name)
 
 
@@ -69,7 +70,7 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "command": commands,
     "metric": metrics,
     "table": tables,
-    "form": forms,
+    "form": form_lines,
     "yaml": declarations,
     "side-effect": side_effects,
     "variable": variables,

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from fastapi import FastAPI, Request
 
-from rewind.control.requests import rewind_id
+from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.errors import RefusedError
-from rewind.web.airflow_port import AirflowPort
+from rewind.declared.forms import rewind_id
 
 DAG = "rewind_visits"
 RUNS = {"manual__mine+1": {"backfill": "running", "plan": "success"}, "other": {"validate": "running"}}

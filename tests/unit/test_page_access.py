@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from fastapi import HTTPException
 
-from rewind.control.status import PipelineView, Status
+from rewind.views.status import PipelineView, Status
 from rewind.web.access import READS_ALL, Access, Viewer
 
 AT = datetime(2025, 9, 4, tzinfo=UTC)

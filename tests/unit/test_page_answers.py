@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from rewind.control import status
+from rewind.views import status
 from rewind.web import overview, rewind_page
 from tests.support import page_states
 from tests.support.page_states import NAME, REWIND_ID, STATES, Ends

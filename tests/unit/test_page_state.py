@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rewind.control import changes, database, generations, rewinds
-from rewind.control.database import transaction
+from rewind.registry import database, generations, rewinds
+from rewind.registry.database import transaction
+from rewind.views import change_count
 from rewind.web.state import FRESH_SECONDS, LONGEST_SECONDS, STILL_SECONDS, State
 from rewind.web.wire import Kept
 from tests.support import page_states
@@ -80,7 +81,7 @@ def test_another_registry_of_the_same_number_is_another(state, settings, clock, 
     first = state.look()
     other = make_settings(REWIND_HOME=str(tmp_path / "other"), REWIND_PIPELINES=str(tmp_path / "declared"))
     page_states.seed(other, "backfilling")
-    assert changes.number(other.registry_url) == changes.number(settings.registry_url)
+    assert change_count.number(other.registry_url) == change_count.number(settings.registry_url)
     monkeypatch.setattr(state, "_settings", lambda: other)
     clock.now += FRESH_SECONDS + 0.1
     assert state.look() is not first
@@ -89,14 +90,14 @@ def test_another_registry_of_the_same_number_is_another(state, settings, clock, 
 def test_a_registry_that_does_not_count_is_read_each_time(settings, state, clock):
     with database.engine(settings.registry_url).begin() as connection:
         connection.exec_driver_sql("DELETE FROM changes")
-    assert changes.number(settings.registry_url) is None
+    assert change_count.number(settings.registry_url) is None
     first = state.look()
     clock.now += FRESH_SECONDS + 0.1
     assert state.look() is not first
 
 
 def test_no_registry_has_no_number(make_settings):
-    assert changes.number(make_settings().registry_url) is None
+    assert change_count.number(make_settings().registry_url) is None
 
 
 def test_what_was_encoded_serves_all_who_ask_for_the_same():

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rewind.control import database, evidence, generations, rewind_rows, rewinds, schema, status, streams, throughput
-from rewind.control.lag_history import BATCHES, POINTS, lag_history
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError
+from rewind.core.model import Batch
 from rewind.core.settings import from_environment
-from rewind.core.world import Batch
+from rewind.registry import database, generations, rewinds, schema, streams
+from rewind.registry.snapshot import snapshot
+from rewind.runtime import evidence
+from rewind.views import rewind_rows, status, throughput
+from rewind.views.lag_history import BATCHES, POINTS, lag_history
 from rewind.web import compare_page, files, generation_page, history, overview, rewind_page
 from rewind.web.state import State
 from rewind.web.wire import encoded, wire

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from rewind.control import plannings, rewinds
-from rewind.control.database import transaction
 from rewind.core.errors import RefusedError
-from rewind.core.plan import Request
-from rewind.steps import plan as step
+from rewind.core.planning.plan import Request
+from rewind.registry import plannings, rewinds
+from rewind.registry.database import transaction
+from rewind.steps.lifecycle import plan as step
 from tests.support.fakes import installation, plan
 
 REQUEST = '{"dry_run": false}'

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rewind.core.differences import Difference
 from rewind.core.errors import RefusedError
-from rewind.core.plan import explain
-from rewind.core.planner import make_plan
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.core.planning.differences import Difference
+from rewind.core.planning.plan import explain
+from rewind.core.planning.planner import make_plan
 from tests.support import fakes
 from tests.support.fakes import CODE, PIPELINE
 from tests.support.plans import NOW, request

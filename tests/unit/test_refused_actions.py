@@ -11,12 +11,13 @@ import pytest
 from fastapi import HTTPException
 from sqlalchemy import update
 
-from rewind.control import approvers, generations, plannings, publications, rewinds, schema, streams
-from rewind.control.database import transaction
-from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
-from rewind.steps import abort
+from rewind.registry import generations, plannings, publications, rewinds, schema, streams
+from rewind.registry.database import transaction
+from rewind.registry.verdicts import Verdict
+from rewind.runtime import approvers
+from rewind.steps.lifecycle import abort
 from rewind.web import actions, app, offers
 from rewind.web.access import READS_ALL, Viewer
 from rewind.web.actions import Act

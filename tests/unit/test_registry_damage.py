@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rewind.control import database, generations
-from rewind.control.database import transaction
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import RetryError
+from rewind.registry import database, generations
+from rewind.registry.database import transaction
+from rewind.registry.snapshot import snapshot
 from tests.support.fakes import generation, installation
 
 

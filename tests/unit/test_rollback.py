@@ -8,24 +8,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from rewind.control import (
-    announce,
-    collect,
-    generations,
-    leases,
-    progress,
-    requests,
-    rewinds,
-    rollback,
-    schema,
-    streams,
-    supervise,
-)
-from rewind.control.database import now, transaction
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
-from rewind.core.world import Batch
-from rewind.steps import rollback as step
+from rewind.core.model import Batch
+from rewind.declared import forms
+from rewind.registry import generations, leases, progress, rewinds, schema, streams
+from rewind.registry.database import now, transaction
+from rewind.runtime import announce, collect, rollback
+from rewind.runtime.drivers import supervise
+from rewind.steps.lifecycle import rollback as step
 from tests.support.fakes import generation, installation, plan
 
 PIPELINE, OLD, NEW, ROLLBACK = "visits_converter", "visits_converter-g1", "visits_converter-g2", "rb-1"
@@ -111,7 +102,7 @@ def test_the_way_forward_stays_open(settings, switched, told):
 def test_a_dry_run_tells_and_changes_nothing(settings, switched, told):
     with transaction(settings.registry_url) as connection:
         reach(connection, NEW, 13)
-    text = step.preview(settings, PIPELINE, requests.checked({}, requests.ROLLBACK, "rollback_visits"))
+    text = step.preview(settings, PIPELINE, forms.checked({}, forms.ROLLBACK, "rollback_visits"))
     assert text == f"{PIPELINE}: from {NEW} at epoch 2 back to {OLD}; the standby is 6 offsets behind live"
     roll_back(settings, dry_run=True)
     assert (states(settings)[:2], told) == ((NEW, 2), [])

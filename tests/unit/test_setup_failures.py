@@ -144,7 +144,7 @@ def test_a_wrong_hash_of_a_package(checkout: Checkout) -> None:
 
 def test_no_java(checkout: Checkout) -> None:
     include = str(checkout.folder / "include")
-    hidden = f"sys.path.insert(0, {include!r})\nfrom rewind.control import jvm\njvm.SYSTEM = '/none'"
+    hidden = f"sys.path.insert(0, {include!r})\nfrom rewind.runtime.drivers import jvm\njvm.SYSTEM = '/none'"
     line = checkout.refusal(hidden, PATH="/none", JAVA_HOME="")
 
     assert line == (

@@ -8,27 +8,27 @@ from datetime import timedelta
 import pytest
 
 import rewind
-from rewind.control import (
-    announce,
-    collect,
+from rewind.core import lifecycle, names
+from rewind.core.errors import LeaseLostError, RefusedError, RetryError
+from rewind.core.model import Batch
+from rewind.core.planning import shared_output
+from rewind.core.planning.plan import explain
+from rewind.registry import (
     generations,
     leases,
     progress,
     publications,
-    publishing,
     rewinds,
     schema,
     shared_outputs,
     streams,
 )
-from rewind.control.broker import Broker
-from rewind.control.database import now, transaction
-from rewind.control.publications import Counts
-from rewind.core import lifecycle, names, sharing
-from rewind.core.errors import LeaseLostError, RefusedError, RetryError
-from rewind.core.plan import explain
-from rewind.core.world import Batch
-from rewind.steps import abort, cut_over, rollback, share
+from rewind.registry.database import now, transaction
+from rewind.registry.publications import Counts
+from rewind.runtime import announce, collect, publishing
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.generation import allocate_shared
+from rewind.steps.lifecycle import abort, cut_over, rollback
 from tests.support.fakes import PIPELINE, FakeBroker, generation, installation, plan, topic
 
 NAME, OLD, NEW = PIPELINE.name, f"{PIPELINE.name}-g1", f"{PIPELINE.name}-g2"
@@ -44,15 +44,15 @@ def refusal(pipeline=SHARED, live=SHARED, kind="rewind", into="live", schema="a 
     made = generation(live)
     made = replace(made, frozen={**made.frozen, "output_schema": "a STRING"})
     with pytest.raises(RefusedError) as raised:
-        sharing.refuse(kind, into, pipeline, made, schema, there)
+        shared_output.refuse(kind, into, pipeline, made, schema, there)
     return raised.value.field, raised.value.problem
 
 
 def test_what_suits_a_shared_output_is_not_refused():
     for pipeline in (SHARED, PIPELINE, replace(SHARED, vanished="tombstone")):
         live = generation(SHARED if pipeline.shared else PIPELINE)
-        sharing.refuse("rewind", "live", pipeline, live, "b STRING", [OUTPUT])
-    sharing.refuse("repair", "beside", SHARED, generation(SHARED), "a STRING", [OUTPUT])
+        shared_output.refuse("rewind", "live", pipeline, live, "b STRING", [OUTPUT])
+    shared_output.refuse("repair", "beside", SHARED, generation(SHARED), "a STRING", [OUTPUT])
 
 
 @pytest.mark.parametrize(
@@ -290,25 +290,25 @@ def test_a_name_that_is_taken_is_refused_unless_it_is_the_pipelines_own(settings
     registry.commit()
     monkeypatch.setattr(Broker, "topics", lambda self: [OUTPUT])
     with pytest.raises(RefusedError, match=f"{OUTPUT} exists already"):
-        share.refuse_leftover(settings, SHARED)
+        allocate_shared.refuse_leftover(settings, SHARED)
     with transaction(settings.registry_url) as connection:
         shared_outputs.name(connection, NAME, "topic", OUTPUT)
-    share.refuse_leftover(settings, SHARED)
+    allocate_shared.refuse_leftover(settings, SHARED)
     with pytest.raises(RefusedError, match=f"{OUTPUT} exists already"):
-        share.refuse_leftover(settings, replace(SHARED, name="other"))
+        allocate_shared.refuse_leftover(settings, replace(SHARED, name="other"))
 
 
 def test_it_is_made_once(settings, registry, monkeypatch):
     registry.commit()
     broker = FakeBroker()
-    monkeypatch.setattr(share, "Broker", lambda settings: broker)
+    monkeypatch.setattr(allocate_shared, "Broker", lambda settings: broker)
     for _ in range(2):
-        share.make(settings, generation(SHARED), SHARED, topic({0: 0, 1: 0}, {0: 5, 1: 5}))
+        allocate_shared.make(settings, generation(SHARED), SHARED, topic({0: 0, 1: 0}, {0: 5, 1: 5}))
     made = broker.topic(OUTPUT)
     assert (made.config["cleanup.policy"], list(made.latest)) == ("compact", [0, 1])
     del broker.described[OUTPUT]
     # What was published into it is lost: to make it anew would hide that.
-    share.make(settings, generation(SHARED), SHARED, topic({0: 0, 1: 0}, {0: 5, 1: 5}))
+    allocate_shared.make(settings, generation(SHARED), SHARED, topic({0: 0, 1: 0}, {0: 5, 1: 5}))
     assert broker.topic(OUTPUT) is None
 
 

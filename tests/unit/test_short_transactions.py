@@ -17,14 +17,14 @@ from py4j.clientserver import ClientServerConnection
 from py4j.java_gateway import GatewayConnection
 from py4j.protocol import Py4JNetworkError
 
-from rewind.control import chunk_log, leases
-from rewind.control.broker import Broker
-from rewind.control.database import transaction
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import IntegrityError, LeaseLostError, RetryError
 from rewind.core.offsets import OffsetRange
-from rewind.steps import backfill
-from rewind.steps.backfill import Work
+from rewind.registry import chunk_log, leases
+from rewind.registry.database import transaction
+from rewind.registry.snapshot import snapshot
+from rewind.runtime.kafka.broker import Broker
+from rewind.steps.lifecycle import backfill
+from rewind.steps.lifecycle.backfill import Work
 from tests.scenarios import crowd
 from tests.support import fakes, short_transactions
 from tests.support.fakes import FakeBroker, installation
@@ -155,7 +155,7 @@ before = list(sys.path)
 warm_submit.watch_transactions()
 assert sys.path == before and "pytest" not in sys.modules
 from pathlib import Path
-from rewind.control.database import transaction
+from rewind.registry.database import transaction
 space = {{"__name__": "rewind.steps.example"}}
 exec(compile({PRODUCT!r}, "/product/rewind/steps/example.py", "exec"), space)
 space["held"](transaction, {settings.registry_url!r}, Path("/").exists)

@@ -14,30 +14,30 @@ from rich.console import Console
 from sqlalchemy import Engine, event, insert, update
 
 from rewind.cli import render
-from rewind.control import (
+from rewind.core import lifecycle
+from rewind.core.errors import DeniedError, RefusedError, RetryError
+from rewind.core.horizon import Frontier
+from rewind.core.model import Generation, Topic
+from rewind.core.offsets import OffsetRange
+from rewind.core.pipeline import Pipeline
+from rewind.core.planning.plan import REWIND, Plan, Request, sealed
+from rewind.core.settings import from_environment
+from rewind.registry import (
     chunk_log,
     database,
     generations,
     leases,
     manifest,
-    mirror_log,
-    observing,
+    observation,
     rewinds,
     schema,
-    status,
     streams,
     verdicts,
 )
-from rewind.control.leases import Holder, Process
-from rewind.control.status_jobs import Ends, rate
-from rewind.core import lifecycle
-from rewind.core.errors import DeniedError, RefusedError, RetryError
-from rewind.core.horizon import Frontier
-from rewind.core.offsets import OffsetRange
-from rewind.core.pipeline import Pipeline
-from rewind.core.plan import REWIND, Plan, Request, sealed
-from rewind.core.settings import from_environment
-from rewind.core.world import Generation, Topic
+from rewind.registry.leases import Holder, Process
+from rewind.registry.mirrors import mirror_log
+from rewind.views import status
+from rewind.views.status_jobs import Ends, rate
 from tests.scenarios import page_load
 
 NOW = datetime.fromisoformat("2025-09-04T12:00")
@@ -165,7 +165,7 @@ def test_a_registry_without_tables_is_empty(settings):
 
 def test_a_locked_registry_is_said_so(settings, monkeypatch):
     database.upgrade(settings.registry_url)
-    monkeypatch.setattr("rewind.control.snapshot.BUSY_MILLISECONDS", 1)
+    monkeypatch.setattr("rewind.registry.snapshot.BUSY_MILLISECONDS", 1)
     other = sqlite3.connect(settings.home / "registry.db", isolation_level=None)
     other.execute("PRAGMA journal_mode=DELETE")
     other.execute("BEGIN EXCLUSIVE")
@@ -470,8 +470,8 @@ def test_what_was_found_since_the_switch_is_shown_of_ended_rewinds_too(settings,
     deployed(registry)
     rewound(registry)
     assert only_rewind(settings, registry).observed is None
-    look = observing.Look(timedelta(minutes=2), Frontier({0: BIG}), {"rows": BIG, "changed": 3}, {"changed": 3}, [])
-    observing.record(registry, "rw-1", 1, look)
+    look = observation.Look(timedelta(minutes=2), Frontier({0: BIG}), {"rows": BIG, "changed": 3}, {"changed": 3}, [])
+    observation.record(registry, "rw-1", 1, look)
     rewinds.close(registry, "rw-1", lifecycle.FINISHED)
     found = read(settings, registry)
     shown = Console(width=200, record=True, file=io.StringIO())

@@ -8,18 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from rewind.control import progress, rewinds
-from rewind.control.database import now, transaction
 from rewind.core.errors import IntegrityError, RefusedError, RetryError
+from rewind.core.model import Batch
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import KEEP, TOMBSTONE
-from rewind.core.plan import Request
-from rewind.core.world import Batch
-from rewind.steps import backfill, cut_trial, main, mirror
-from rewind.steps import plan as plan_step
-from rewind.steps.backfill import Work
-from rewind.steps.mirror import Writer
-from rewind.steps.publish import Publisher
+from rewind.core.planning.plan import Request
+from rewind.registry import progress, rewinds
+from rewind.registry.database import now, transaction
+from rewind.steps.base import recording
+from rewind.steps.generation import cut_trial
+from rewind.steps.lifecycle import backfill
+from rewind.steps.lifecycle import plan as plan_step
+from rewind.steps.lifecycle.backfill import Work
+from rewind.steps.mirroring import mirror
+from rewind.steps.mirroring.mirror import Writer
+from rewind.steps.streaming.publish import Publisher
 from tests.support import fakes
 from tests.support.fakes import PIPELINE, generation, installation, topic
 
@@ -79,7 +82,7 @@ def test_a_main_ends_with_the_code_of_its_error(settings, monkeypatch, raised, c
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
-    assert main.run(body, "test") == code
+    assert recording.run(body, "test") == code
 
 
 @pytest.mark.shows("secure", id_of_another_apply_plan="refused")
@@ -100,8 +103,8 @@ def test_only_what_a_whole_output_lacks_gets_a_tombstone(monkeypatch, vanished, 
     publisher = object.__new__(Publisher)
     publisher._generation, publisher._pipeline = generation(), replace(PIPELINE, vanished=vanished)
     publisher._target = SimpleNamespace(held=lambda: SimpleNamespace(limit=lambda rows: f"limited to {rows}"))
-    monkeypatch.setattr("rewind.steps.publish._starts", lambda _: None)
-    monkeypatch.setattr("rewind.transforms.merging.tombstones", lambda *_: "tombstones")
+    monkeypatch.setattr("rewind.steps.streaming.publish._starts", lambda _: None)
+    monkeypatch.setattr("rewind.transforms.records.merging.tombstones", lambda *_: "tombstones")
     made = SimpleNamespace(whole=whole, keys=SimpleNamespace(distinct=lambda: None))
     assert publisher._gone(made, "v") == ("tombstones" if asked else "limited to 0")
 

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from rewind.core.errors import IntegrityError, QuarantineError, RefusedError, RetryError
-from rewind.steps.failures import typed
+from rewind.steps.base.failures import typed
 
 AWAY = "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic out not present"
 TORN = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///m/part-0.parquet."

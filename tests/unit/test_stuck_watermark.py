@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rewind.control import generations, metrics, progress, status
-from rewind.control.database import transaction
-from rewind.control.status import PipelineView, Status
-from rewind.control.status_jobs import Jobs
-from rewind.control.totals import Totals
 from rewind.core import lifecycle
-from rewind.core.world import Batch
+from rewind.core.model import Batch
+from rewind.registry import generations, progress
+from rewind.registry.database import transaction
+from rewind.views import metrics, status
+from rewind.views.counters import Totals
+from rewind.views.status import PipelineView, Status
+from rewind.views.status_jobs import Jobs
 from tests.support import fakes
 
 JOB = fakes.generation().job_id

@@ -6,26 +6,26 @@ import json
 
 import pytest
 
-from rewind.control import pipelines, suites
 from rewind.core.errors import RefusedError
 from rewind.core.pipeline import thaw
+from rewind.declared import expectations, pipelines
 from tests.support.workshop import declare
 
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "event_id"}}
 
 
 def written(folder, text):
-    (folder / suites.FILE).write_text(text)
+    (folder / expectations.FILE).write_text(text)
     return folder
 
 
 def test_without_a_file_nothing_is_expected(tmp_path):
-    assert suites.read(tmp_path) == {}
+    assert expectations.read(tmp_path) == {}
 
 
 def test_expectations_are_read_as_they_stand(tmp_path):
     rows = {"type": "expect_table_row_count_to_be_between"}
-    found = suites.read(written(tmp_path, json.dumps({"output": [NOT_NULL], "differences": [rows]})))
+    found = expectations.read(written(tmp_path, json.dumps({"output": [NOT_NULL], "differences": [rows]})))
     assert found == {"output": [NOT_NULL], "differences": [{**rows, "kwargs": {}}]}
 
 
@@ -42,7 +42,7 @@ def test_expectations_are_read_as_they_stand(tmp_path):
 )
 def test_what_breaks_the_schema_is_refused_with_its_field(tmp_path, text, field):
     with pytest.raises(RefusedError) as refused:
-        suites.read(written(tmp_path, text))
+        expectations.read(written(tmp_path, text))
     assert refused.value.field.endswith(field)
 
 

@@ -13,13 +13,16 @@ import pytest
 from rewind.adapters import table_watch
 from rewind.adapters.sinks import DeltaSink
 from rewind.adapters.table_watch import Watch
-from rewind.control import shared_outputs, table_sights, tables
-from rewind.control.database import transaction
 from rewind.core.errors import IntegrityError, QuarantineError, RetryError
 from rewind.core.pipeline import DELTA
 from rewind.core.table_changes import ADDED, CHANGED, REMOVED, RESTORED, Change, effective, fallen, told
-from rewind.steps import merge, publish
-from rewind.steps.publish import Publisher
+from rewind.registry import shared_outputs
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import table_log
+from rewind.runtime import tables
+from rewind.steps.lifecycle import merge
+from rewind.steps.streaming import publish
+from rewind.steps.streaming.publish import Publisher
 from tests.support.delta_files import Table, read_locally
 from tests.support.fakes import PIPELINE, generation, installation
 
@@ -123,7 +126,7 @@ def test_rows_that_others_add_are_told_and_stop_nothing(settings, table, caplog)
         f"{NAME} was changed by somebody else: WRITE at version 2 by Spark at 2025-09-04T07:00:00Z"
     ]
     with transaction(settings.registry_url) as connection:
-        (change,) = table_sights.changes(connection, NAME, "id")
+        (change,) = table_log.changes(connection, NAME, "id")
     assert (change.kind, change.version) == (ADDED, 2)
     caplog.clear()
     watch(settings).check(None)
@@ -264,7 +267,7 @@ def test_a_driver_goes_on_while_the_registry_is_away_and_keeps_what_it_saw(setti
         raise RetryError("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(table_sights, "record", away)
+        patched.setattr(table_log, "record", away)
         table.append()
         looking.check(None)
         table.write(APP, 1)
@@ -272,20 +275,20 @@ def test_a_driver_goes_on_while_the_registry_is_away_and_keeps_what_it_saw(setti
     table.write(APP, 2)
     looking.check(None)
     with transaction(settings.registry_url) as connection:
-        assert table_sights.read(connection, NAME, "id").version == 4
-        assert [change.version for change in table_sights.changes(connection, NAME, "id")] == [2]
+        assert table_log.read(connection, NAME, "id").version == 4
+        assert [change.version for change in table_log.changes(connection, NAME, "id")] == [2]
 
 
 def test_an_older_look_takes_nothing_back(settings):
-    newer, older = table_sights.Sight(7, "b", "t", ("x",)), table_sights.Sight(5, "a")
+    newer, older = table_log.Sight(7, "b", "t", ("x",)), table_log.Sight(5, "a")
     changes = [Change(4, REMOVED, "DELETE", "me", 1, None, 3)]
     for sight in (newer, older):
         with transaction(settings.registry_url) as connection:
-            table_sights.record(connection, NAME, "id", sight, changes)
+            table_log.record(connection, NAME, "id", sight, changes)
     with transaction(settings.registry_url) as connection:
-        assert table_sights.read(connection, NAME, "id") == newer
-        assert table_sights.changes(connection, NAME, "id") == changes
-        assert table_sights.read(connection, NAME, "other") is None
+        assert table_log.read(connection, NAME, "id") == newer
+        assert table_log.changes(connection, NAME, "id") == changes
+        assert table_log.read(connection, NAME, "other") is None
 
 
 # --- who asks
@@ -323,7 +326,7 @@ def test_nothing_is_published_from_or_into_a_table_that_was_emptied(settings, ta
     publisher = object.__new__(Publisher)
     publisher._spark, publisher._settings, publisher._generation = None, settings, JOB
     publisher._guard, publisher._watches = SimpleNamespace(token=1), [watch(settings)]
-    monkeypatch.setattr("rewind.control.publications.begin", lambda *_: "begun")
+    monkeypatch.setattr("rewind.registry.publications.begin", lambda *_: "begun")
     monkeypatch.setattr("rewind.adapters.staged.read", lambda *_: pytest.fail("read"))
     with pytest.raises(QuarantineError, match="TRUNCATE at version 2"):
         publisher.publish(1)

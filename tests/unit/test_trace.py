@@ -6,10 +6,10 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from sqlalchemy import delete
 
-from rewind.control import rewinds, schema
-from rewind.control.database import transaction
 from rewind.core import crash
 from rewind.core.crash import side_effect
+from rewind.registry import rewinds, schema
+from rewind.registry.database import transaction
 from tests.support.fakes import installation
 from tests.support.trace import Crash, Trace
 

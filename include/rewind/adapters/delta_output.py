@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 from rewind.adapters import delta_log
 from rewind.core import coordinates
 from rewind.core.errors import IntegrityError
+from rewind.core.model import Topic
 from rewind.core.offsets import Ranges
-from rewind.core.world import Topic
-from rewind.transforms import json_text
-from rewind.transforms.quoting import structure
+from rewind.transforms.values import json_text
+from rewind.transforms.values.quoting import structure
 
 KEY, HEADERS, ORDINAL, TOMBSTONE, VALUE = "_key", "_headers", "_ordinal", "_tombstone", "_value"
 """Columns beside the typed ones: the output key; the headers of the contract, as a map from name to text; the number of
@@ -134,7 +134,7 @@ def read(spark: SparkSession, path: str, start: int, end: int, schema: StructTyp
 
 
 def read_versioned(spark: SparkSession, path: str, start: int, end: int, schema: StructType) -> DataFrame:
-    """Return the results of some writes as versioned rows (`transforms.merging`), with their typed columns."""
+    """Return the results of some writes as versioned rows (`transforms.records.merging`), with their typed columns."""
     rows = spark.read.format("delta").load(path).where((F.col(ORDINAL) >= start) & (F.col(ORDINAL) < end))
     return rows.select(
         F.col(KEY).alias("key"),

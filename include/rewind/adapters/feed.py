@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from rewind.adapters import delta_log
 from rewind.adapters import mirror as table
 from rewind.adapters.checkpoint import FEED
-from rewind.core.chunks import Arrivals
 from rewind.core.errors import IntegrityError
 from rewind.core.offsets import Ranges
+from rewind.core.planning.chunks import Arrivals
 
 COLUMNS = ("partition", "offset", "timestamp", "timestamp_type", "topic", "key", "value", "headers")
 """Columns of a feed: those of a source record."""

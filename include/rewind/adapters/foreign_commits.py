@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rewind.adapters.delta_log import LogEntry
-from rewind.control.table_sights import Sight
 from rewind.core.table_changes import ADDED, CHANGED, REMOVED, RESTORED, Change
+from rewind.registry.mirrors.table_log import Sight
 
 
 @dataclass(frozen=True)

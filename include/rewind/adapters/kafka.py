@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from rewind.control import kafka_access
+from rewind.core.model import Topic
 from rewind.core.offsets import Vector, to_spark_json
 from rewind.core.settings import Settings
-from rewind.core.world import Topic
+from rewind.runtime.kafka import kafka_access
 
 # The bundled client is 3.9, whose linger.ms is 0 unless set: 2.8 times as fast so (benchmarks/sink.py).
 _SINK_TUNING = {
@@ -92,7 +92,7 @@ def write(rows: DataFrame, settings: Settings, config: Mapping[str, str]) -> Non
 
 
 def as_records(kafka: DataFrame) -> DataFrame:
-    """Return Kafka rows as source records (`parsing.SOURCE_COLUMNS`) with their timestamp type."""
+    """Return Kafka rows as source records (`transforms.values.parsing.SOURCE_COLUMNS`) with their timestamp type."""
     headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
     kept = ["key", "value", "topic", "partition", "offset", "timestamp"]
     return kafka.select(*kept, headers.alias("headers"), F.col("timestampType").alias("timestamp_type"))

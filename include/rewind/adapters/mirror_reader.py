@@ -11,16 +11,16 @@ from sqlalchemy import Connection
 
 from rewind.adapters import mirror, table_watch
 from rewind.adapters.table_watch import Watch
-from rewind.control import mirror_changes, mirror_log
-from rewind.control.broker import Broker
-from rewind.control.database import transaction
-from rewind.control.mirror_log import Commit
 from rewind.core import names, periods
 from rewind.core.errors import RefusedError
+from rewind.core.model import MirrorState, Topic
 from rewind.core.offsets import OffsetRange, Ranges
 from rewind.core.periods import Period, Strays
 from rewind.core.settings import Settings
-from rewind.core.world import MirrorState, Topic
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import mirror_changes, mirror_log
+from rewind.registry.mirrors.mirror_log import Commit
+from rewind.runtime.kafka.broker import Broker
 
 SAMPLED = 1_000
 """Newest offsets of a partition whose records are looked at for fields that nobody declared."""

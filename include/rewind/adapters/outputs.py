@@ -10,15 +10,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output, kafka
-from rewind.control import tables
-from rewind.control.broker import Broker
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import first_unread
+from rewind.core.model import Generation, Topic
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import DELTA, thaw
 from rewind.core.settings import Settings
-from rewind.core.world import Generation, Topic
-from rewind.transforms import keyed, outputs, parsing
+from rewind.runtime import tables
+from rewind.runtime.kafka.broker import Broker
+from rewind.transforms.comparing import keyed
+from rewind.transforms.records import outputs
+from rewind.transforms.values import parsing
 
 
 @dataclass(frozen=True)

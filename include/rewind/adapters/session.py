@@ -6,8 +6,8 @@ import logging
 
 from pyspark.sql import SparkSession
 
+from rewind.core.model import Generation
 from rewind.core.pipeline import Pipeline
-from rewind.core.world import Generation
 from rewind.transforms import spans
 
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"

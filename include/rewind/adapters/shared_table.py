@@ -13,9 +13,9 @@ from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import delta_output
 from rewind.adapters.delta_output import HEADERS, KEY, TOMBSTONE
-from rewind.control.publications import Counts
 from rewind.core.offsets import Vector
-from rewind.transforms.quoting import structure
+from rewind.registry.publications import Counts
+from rewind.transforms.values.quoting import structure
 
 VERSION = "_version"
 

@@ -7,15 +7,15 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import kafka
-from rewind.control.broker import Broker
-from rewind.control.publications import Counts
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import first_unread
+from rewind.core.model import Topic
 from rewind.core.offsets import Vector
 from rewind.core.settings import Settings
-from rewind.core.world import Topic
-from rewind.transforms import merging
-from rewind.transforms.merging import REPEATED, STALE, VERSIONED, WRITTEN
+from rewind.registry.publications import Counts
+from rewind.runtime.kafka.broker import Broker
+from rewind.transforms.records import merging
+from rewind.transforms.records.merging import REPEATED, STALE, VERSIONED, WRITTEN
 
 ISOLATION = "read_committed"
 

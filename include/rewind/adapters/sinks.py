@@ -9,14 +9,14 @@ from pyspark.sql import functions as F
 
 from rewind.adapters import delta_output, kafka, table_watch
 from rewind.adapters.delta_output import Write
-from rewind.control import tables
-from rewind.control.broker import Broker
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
+from rewind.core.model import Generation
 from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
-from rewind.transforms.encoding import SINK_COLUMNS
+from rewind.runtime import tables
+from rewind.runtime.kafka.broker import Broker
+from rewind.transforms.records.encoding import SINK_COLUMNS
 
 
 class Sink(Protocol):

@@ -10,18 +10,18 @@ from pyspark.storagelevel import StorageLevel
 
 from rewind.adapters import delta_output, kafka
 from rewind.adapters.shared_topic import versioned
-from rewind.control import tables
-from rewind.control.broker import Broker
-from rewind.control.publications import Publication
 from rewind.core import coordinates
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import first_unread
+from rewind.core.model import Generation
 from rewind.core.offsets import Vector
 from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
-from rewind.transforms import parsing
-from rewind.transforms.merging import VERSIONED
+from rewind.registry.publications import Publication
+from rewind.runtime import tables
+from rewind.runtime.kafka.broker import Broker
+from rewind.transforms.records.merging import VERSIONED
+from rewind.transforms.values import parsing
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,17 @@ from pyspark.sql import SparkSession
 from rewind.adapters import delta_log
 from rewind.adapters.delta_log import LogEntry
 from rewind.adapters.foreign_commits import Watched, change_of, stated
-from rewind.control import table_sights, tables
-from rewind.control.database import transaction
-from rewind.control.guard import RENEW_MILLISECONDS
-from rewind.control.table_sights import Sight
 from rewind.core import table_changes
 from rewind.core.errors import QuarantineError, RetryError
+from rewind.core.model import Generation
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
 from rewind.core.table_changes import ADDED, Change
-from rewind.core.world import Generation
+from rewind.registry.database import transaction
+from rewind.registry.mirrors import table_log
+from rewind.registry.mirrors.table_log import Sight
+from rewind.runtime import tables
+from rewind.runtime.drivers.guard import RENEW_MILLISECONDS
 
 FIRST_LOOK = 1_000
 """How many of the newest commits are looked at of a table that has never been watched."""
@@ -151,14 +152,14 @@ class Watch:
 
     def _recall(self) -> None:
         with transaction(self._url) as connection:
-            self._sight = table_sights.read(connection, self._table.name, self._table.table_id)
-            self.changes = table_sights.changes(connection, self._table.name, self._table.table_id)
+            self._sight = table_log.read(connection, self._table.name, self._table.table_id)
+            self.changes = table_log.changes(connection, self._table.name, self._table.table_id)
         self._recalled = True
 
     def _keep(self, sight: Sight) -> None:
         try:
             with transaction(self._url, RENEW_MILLISECONDS) as connection:
-                table_sights.record(connection, self._table.name, self._table.table_id, sight, self.changes)
+                table_log.record(connection, self._table.name, self._table.table_id, sight, self.changes)
         except RetryError as away:
             log.warning("%s: what was seen up to version %d is kept back: %s", self._table.name, sight.version, away)
 

@@ -1,1 +1,1 @@
-"""The commands of `python -m rewind`: each parses, calls one function of `control` or Airflow's REST API, prints."""
+"""The commands of `python -m rewind`: each parses, reads a view or asks Airflow to run something, and prints."""

@@ -11,11 +11,12 @@ from typing import Any
 from rich.console import Console
 
 from rewind.cli import context, output, render
-from rewind.control import requests, rewinds, verdicts
-from rewind.control.snapshot import snapshot
-from rewind.control.verdicts import Approval, Verdict
 from rewind.core.errors import RefusedError, RetryError
-from rewind.core.plan import Plan
+from rewind.core.planning.plan import Plan
+from rewind.declared import forms
+from rewind.registry import rewinds, verdicts
+from rewind.registry.snapshot import snapshot
+from rewind.registry.verdicts import Approval, Verdict
 
 LOOK_SECONDS = 2.0
 ANSWER_SECONDS = 180.0
@@ -82,7 +83,7 @@ def _confirm(console: Console, arguments: argparse.Namespace, plan: Plan) -> Non
 
 def _answered(url: str, rewind_id: str, dag_id: str, rejected: bool, reason: str) -> Approval:
     """Answer until the registry has the answer: one that Airflow loses is asked for again."""
-    from rewind.local.airflow_api import AirflowApi
+    from rewind.airflow_api.client import AirflowApi
 
     api: AirflowApi = context.airflow_api()
     option, asked, until = "Reject" if rejected else "Approve", False, time.monotonic() + ANSWER_SECONDS
@@ -102,4 +103,4 @@ def _answered(url: str, rewind_id: str, dag_id: str, rejected: bool, reason: str
 
 def _questions(pending: list[dict[str, Any]], dag_id: str, rewind_id: str) -> list[tuple[str, str]]:
     asked = [(str(q["task_instance"]["dag_run_id"]), str(q["task_instance"]["task_id"])) for q in pending]
-    return [(run_id, task_id) for run_id, task_id in asked if requests.rewind_id(dag_id, run_id) == rewind_id]
+    return [(run_id, task_id) for run_id, task_id in asked if forms.rewind_id(dag_id, run_id) == rewind_id]

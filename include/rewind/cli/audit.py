@@ -7,8 +7,8 @@ import argparse
 from rich.table import Table
 
 from rewind.cli import context, output, render
-from rewind.control import audit
-from rewind.control.snapshot import snapshot
+from rewind.registry import audit
+from rewind.registry.snapshot import snapshot
 
 MOST = 50
 

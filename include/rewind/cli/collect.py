@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rewind.cli import context, output, render, trigger
-from rewind.control import status
-from rewind.control.status_garbage import Garbage
 from rewind.core.errors import RetryError
+from rewind.views import status
+from rewind.views.status_garbage import Garbage
 
 DAG = "collect_garbage"
 

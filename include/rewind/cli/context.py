@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from rewind.control import listening
+from rewind.airflow_api.client import PATIENT, AirflowApi
 from rewind.core.errors import RefusedError
+from rewind.core.model import TopicReader
 from rewind.core.settings import Settings, from_environment
-from rewind.core.world import TopicReader
-from rewind.local import cli as local_cli
 from rewind.local import stack
-from rewind.local.airflow_api import PATIENT, AirflowApi
+from rewind.runtime.kafka import reachability
 
 
 def environment() -> dict[str, str]:
     """Return the variables of the environment over those of the local stack."""
     given = {key: value for key, value in os.environ.items() if key.startswith("REWIND_") and value}
-    return {**stack.environment(local_cli.home()), **given}
+    return {**stack.environment(stack.home()), **given}
 
 
 def settings() -> Settings:
@@ -31,7 +30,7 @@ def settings() -> Settings:
 
 def broker(chosen: Settings) -> TopicReader | None:
     """Return the broker, None when nothing listens at its addresses."""
-    return listening.broker(chosen)
+    return reachability.broker(chosen)
 
 
 def airflow_api(variables: Mapping[str, str] = os.environ) -> AirflowApi:
@@ -44,7 +43,7 @@ def airflow_api(variables: Mapping[str, str] = os.environ) -> AirflowApi:
     if url:
         user, password = (_needed(variables, f"REWIND_AIRFLOW_{name}") for name in ("USER", "PASSWORD"))
         return AirflowApi(url, user, password, PATIENT)
-    running = stack.find(local_cli.home())
+    running = stack.find(stack.home())
     if running is None:
         raise RefusedError("REWIND_AIRFLOW_URL", "is not set and no local stack runs", "Run `make up`, or export it")
     return running.api(PATIENT)

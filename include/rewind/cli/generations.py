@@ -9,13 +9,14 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from rewind.cli import context, output, render
-from rewind.control import generation_diff, generations
-from rewind.control.generation_diff import Compared
-from rewind.control.snapshot import snapshot
-from rewind.control.status_generations import GenerationView, generations_of
-from rewind.control.status_jobs import Ends
 from rewind.core.errors import RefusedError
-from rewind.core.world import Generation
+from rewind.core.model import Generation
+from rewind.registry import generations
+from rewind.registry.snapshot import snapshot
+from rewind.views import generation_diff
+from rewind.views.generation_diff import Compared
+from rewind.views.status_generations import GenerationView, generations_of
+from rewind.views.status_jobs import Ends
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

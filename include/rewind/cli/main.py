@@ -23,8 +23,8 @@ COMMANDS = (
     "rewind.cli.audit",
     "rewind.cli.pointer_server",
     "rewind.cli.completion",
-    "rewind.local.cli",
-    "rewind.local.demo.cli",
+    "rewind.cli.stack",
+    "rewind.cli.demo",
 )
 """Modules with an `add_parser(subparsers)`; each command sets `func(arguments) -> exit code`."""
 

@@ -7,10 +7,11 @@ import argparse
 from rich.table import Table
 
 from rewind.cli import context, output, render, trigger
-from rewind.control import deletions, mirror_log, status
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.offsets import told
+from rewind.registry.mirrors import deletions, mirror_log
+from rewind.registry.snapshot import snapshot
+from rewind.views import status
 
 DAG = "prove_mirrors"
 

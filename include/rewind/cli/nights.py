@@ -7,9 +7,9 @@ import argparse
 from rich.table import Table
 
 from rewind.cli import context, output, render
-from rewind.control import nights
-from rewind.control.snapshot import snapshot
-from rewind.control.status_nights import night_of
+from rewind.registry import nightly_replays
+from rewind.registry.snapshot import snapshot
+from rewind.views.status_nights import night_of
 
 MOST = 30
 
@@ -27,7 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _nights(arguments: argparse.Namespace) -> int:
     named = [arguments.pipeline] if arguments.pipeline else None
     with snapshot(context.settings().registry_url) as connection:
-        found = [night_of(night) for night in nights.newest(connection, arguments.newest, named)]
+        found = [night_of(night) for night in nightly_replays.newest(connection, arguments.newest, named)]
     table = Table("night", "pipeline", "state", "replayed", "offsets", "rows", "differ in", "evidence", "why", box=None)
     for night in found:
         differing = ", ".join(f"{name} {count:,}" for name, count in sorted(night.differing.items()))

@@ -6,9 +6,10 @@ import argparse
 import getpass
 
 from rewind.cli import context, output
-from rewind.control import audit, database, deaths, leases, owners, schema, steering, streams
-from rewind.control.database import transaction
 from rewind.core.settings import Settings
+from rewind.registry import adjustments, audit, database, leases, owners, schema, streams
+from rewind.registry.database import transaction
+from rewind.runtime.drivers import declared_dead
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,14 +52,14 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _control(arguments: argparse.Namespace, *, paused: bool) -> int:
-    limit = steering.pause(context.settings().registry_url, arguments.rewind, getpass.getuser(), paused=paused)
+    limit = adjustments.pause(context.settings().registry_url, arguments.rewind, getpass.getuser(), paused=paused)
     limited = f", at most {limit} records/s" if limit and not paused else ""
     return _tell_controls(arguments, paused, limit, f"{'paused' if paused else 'goes on'}{limited}")
 
 
 def _throttle(arguments: argparse.Namespace) -> int:
     rate = arguments.rate
-    paused = steering.throttle(context.settings().registry_url, arguments.rewind, getpass.getuser(), rate)
+    paused = adjustments.throttle(context.settings().registry_url, arguments.rewind, getpass.getuser(), rate)
     return _tell_controls(arguments, paused, rate, f"at most {rate} records/s" if rate else "no limit")
 
 
@@ -69,8 +70,8 @@ def _tell_controls(arguments: argparse.Namespace, paused: bool, rate: int | None
 
 
 def _finish(arguments: argparse.Namespace) -> int:
-    steering.finish(context.settings().registry_url, arguments.rewind, getpass.getuser())
-    body = {"rewind_id": arguments.rewind, steering.FINISH: True}
+    adjustments.finish(context.settings().registry_url, arguments.rewind, getpass.getuser())
+    body = {"rewind_id": arguments.rewind, adjustments.FINISH: True}
     output.tell(arguments, body, [f"{arguments.rewind}: its observation ends at the next look"])
     return 0
 
@@ -88,7 +89,7 @@ def _declare_dead(arguments: argparse.Namespace) -> int:
     settings, owner, token = context.settings(), arguments.owner, arguments.token
     if token is None:
         return _tell_holder(arguments, settings)
-    deaths.declare(settings, owner, token, getpass.getuser(), arguments.reason, stopped=arguments.stopped)
+    declared_dead.declare(settings, owner, token, getpass.getuser(), arguments.reason, stopped=arguments.stopped)
     text = f"{owner}: the holder of token {token} is declared dead; its supervisor starts another driver"
     output.tell(arguments, {"owner": owner, "token": token, "declared_dead": True}, [text])
     return 0
@@ -97,9 +98,9 @@ def _declare_dead(arguments: argparse.Namespace) -> int:
 def _tell_holder(arguments: argparse.Namespace, settings: Settings) -> int:
     owner = arguments.owner
     with transaction(settings.registry_url) as connection:
-        found = deaths.held(connection, owner)
+        found = declared_dead.held(connection, owner)
     alive = found.holder is not None and leases.alive(found.holder)
-    ends = f"{found.renewed_at + deaths.CUT_OFF:%H:%M:%S}Z"
+    ends = f"{found.renewed_at + declared_dead.CUT_OFF:%H:%M:%S}Z"
     lives = "lives, or may live" if alive else "is gone: nothing to declare"
     lines = [
         f"{owner}: token {found.token} is held by {found.holder}, which {lives}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from rewind.control.status import plain
+from rewind.views.status import plain
 
 FORM = argparse.ArgumentParser(add_help=False)
 """Parent of every command that answers with a value."""

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from rewind.control import requests, rewinds
-from rewind.control.snapshot import snapshot
 from rewind.core.errors import RefusedError, RewindError
-from rewind.core.plan import Plan
+from rewind.core.planning.plan import Plan
+from rewind.declared import forms
+from rewind.registry import rewinds
+from rewind.registry.snapshot import snapshot
 
 LOOK_SECONDS = 2.0
 STEP = "plan"
@@ -35,7 +36,7 @@ def awaited(airflow: Runs, registry_url: str, dag_id: str, run_id: str) -> Plan:
         while (state := airflow.dag_run(dag_id, run_id)["state"]) not in ("success", "failed"):
             time.sleep(LOOK_SECONDS)
     with snapshot(registry_url) as connection:
-        steps = rewinds.steps_of(connection, requests.rewind_id(dag_id, run_id))
+        steps = rewinds.steps_of(connection, forms.rewind_id(dag_id, run_id))
         evidence = next((step.evidence or {} for step in reversed(steps) if step.step == STEP), {})
         if "plan_id" in evidence:
             return rewinds.read_plan(connection, evidence["plan_id"])

@@ -10,11 +10,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rewind.cli import context
-from rewind.control import metrics, read_token
-from rewind.control.pointer import resolve
 from rewind.core import names
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
+from rewind.runtime.secrets import read_token
+from rewind.views import metrics
+from rewind.views.pointer import resolve
 
 PREFIX, METRICS = "/pointer/", "/metrics"
 HOST, PORT = "127.0.0.1", 8765

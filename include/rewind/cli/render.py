@@ -11,19 +11,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from rewind.control.proof_log import Proven
-from rewind.control.status import PipelineView, Status
-from rewind.control.status_backfill import Backfill
-from rewind.control.status_drivers import Driver
-from rewind.control.status_jobs import Job
-from rewind.control.status_mirrors import Mirror
-from rewind.control.status_nights import last_answer
-from rewind.control.status_rewinds import RewindView
-from rewind.control.status_steps import StepView
-from rewind.control.verdicts import Verdict
 from rewind.core import lifecycle
 from rewind.core.nights import DRIFTED
-from rewind.core.plan import Plan
+from rewind.core.planning.plan import Plan
+from rewind.registry.mirrors.proof_log import Proven
+from rewind.registry.verdicts import Verdict
+from rewind.runtime.drivers.driver_state import Driver
+from rewind.views.status import PipelineView, Status
+from rewind.views.status_backfill import Backfill
+from rewind.views.status_jobs import Job
+from rewind.views.status_mirrors import Mirror
+from rewind.views.status_nights import last_answer
+from rewind.views.status_rewinds import RewindView
+from rewind.views.status_steps import StepView
 
 UNKNOWN = "?"
 SAMPLE = 5

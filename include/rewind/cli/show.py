@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.live import Live
 
 from rewind.cli import context, output, render
-from rewind.control import rewinds, status
-from rewind.control.pointer import resolve
-from rewind.control.snapshot import snapshot
-from rewind.core import plan
+from rewind.core.planning import plan
+from rewind.registry import rewinds
+from rewind.registry.snapshot import snapshot
+from rewind.views import status
+from rewind.views.pointer import resolve
 
 WATCH_SECONDS = 2.0
 UNREADABLE = 75

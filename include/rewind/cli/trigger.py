@@ -12,15 +12,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from rewind.cli import context, output, planning
-from rewind.control import audit, plannings, requests, rewinds
-from rewind.control.database import transaction
-from rewind.control.plannings import Planning
-from rewind.control.requests import CONSUMERS, PARAMETERS, ROLLBACK
-from rewind.control.rewinds import Rewind
-from rewind.control.snapshot import snapshot
-from rewind.core import asked, lifecycle
-from rewind.core import plan as plans
+from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.planning import plan as plans
+from rewind.core.planning import requested_range
+from rewind.declared import forms
+from rewind.declared.forms import CONSUMERS, PARAMETERS, ROLLBACK
+from rewind.registry import audit, plannings, rewinds
+from rewind.registry.database import transaction
+from rewind.registry.plannings import Planning
+from rewind.registry.rewinds import Rewind
+from rewind.registry.snapshot import snapshot
 
 MOVES_HELP = {
     "consumer_groups": "consumer groups that resume in the new output where they were in the old one",
@@ -73,7 +75,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the commands that start DAG runs."""
     deploy = subparsers.add_parser("deploy", parents=[output.FORM], help="make the first generation of a pipeline")
     deploy.add_argument("pipeline")
-    deploy.add_argument("--from", dest="start", default="earliest", help=asked.ORIGIN_FORMS)
+    deploy.add_argument("--from", dest="start", default="earliest", help=requested_range.ORIGIN_FORMS)
     deploy.set_defaults(func=_deploy)
     plan = _form(subparsers, "plan", "plan a rewind and show the plan; changes nothing", PLAN, HELP)
     plan.add_argument(
@@ -138,10 +140,10 @@ def _given(arguments: argparse.Namespace, schemas: Mapping[str, Mapping[str, Any
 
 def _plan(arguments: argparse.Namespace) -> int:
     conf = {**_given(arguments, PLAN), "dry_run": True}
-    requests.parse(arguments.pipeline, conf)
+    forms.parse(arguments.pipeline, conf)
     dag_id = f"rewind_{arguments.pipeline}"
     if not arguments.wait:
-        return _tell_started(arguments, dag_id, _asked(arguments, dag_id, conf), rewind=requests.rewind_id)
+        return _tell_started(arguments, dag_id, _asked(arguments, dag_id, conf), rewind=forms.rewind_id)
     run_id = _asked(arguments, dag_id, conf)
     made = planning.awaited(context.airflow_api(), context.settings().registry_url, dag_id, run_id)
     output.tell(arguments, made, plans.explain(made))
@@ -150,15 +152,15 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _start(arguments: argparse.Namespace) -> int:
     conf = {**_given(arguments, START), "dry_run": False}
-    requests.parse(arguments.pipeline, conf)
+    forms.parse(arguments.pipeline, conf)
     dag_id = f"rewind_{arguments.pipeline}"
-    return _tell_started(arguments, dag_id, _asked(arguments, dag_id, conf), rewind=requests.rewind_id)
+    return _tell_started(arguments, dag_id, _asked(arguments, dag_id, conf), rewind=forms.rewind_id)
 
 
 def _asked(arguments: argparse.Namespace, dag_id: str, conf: Mapping[str, Any]) -> str:
     """Start a run that plans, make its rewind known, and return the run's id."""
     run_id = _started(dag_id, conf)
-    rewind_id, reason = requests.rewind_id(dag_id, run_id), conf.get("reason", "")
+    rewind_id, reason = forms.rewind_id(dag_id, run_id), conf.get("reason", "")
     # Where no registry is in reach, or its lock is held too long, the run's first task makes it known.
     with contextlib.suppress(RefusedError, RetryError), _registry() as connection:
         plannings.ask(connection, rewind_id, arguments.pipeline, reason, dry_run=conf["dry_run"])
@@ -173,12 +175,12 @@ def _registry() -> Iterator[Connection]:
 
 def _rollback(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, ROLLBACK)
-    return tell_started(arguments, f"rollback_{arguments.pipeline}", conf, rollback=requests.rollback_id)
+    return tell_started(arguments, f"rollback_{arguments.pipeline}", conf, rollback=forms.rollback_id)
 
 
 def _consumers(arguments: argparse.Namespace) -> int:
     conf = _given(arguments, CONSUMERS)
-    return tell_started(arguments, f"consumers_{arguments.pipeline}", conf, moves=requests.move_id)
+    return tell_started(arguments, f"consumers_{arguments.pipeline}", conf, moves=forms.move_id)
 
 
 def _deploy(arguments: argparse.Namespace) -> int:
@@ -208,7 +210,7 @@ def _end_steps(found: Rewind | Planning) -> None:
     """End the tasks that run for a rewind: while one drives a step, its abort waits."""
     api, dag_id = context.airflow_api(), f"rewind_{found.pipeline}"
     going = [run for run in api.dag_runs(dag_id) if run["state"] == "running"]
-    for run_id in (run["dag_run_id"] for run in going if requests.rewind_id(dag_id, run["dag_run_id"]) == found.id):
+    for run_id in (run["dag_run_id"] for run in going if forms.rewind_id(dag_id, run["dag_run_id"]) == found.id):
         for task in api.task_instances(dag_id, run_id):
             if task["state"] == "running":
                 api.end_task(dag_id, run_id, task["task_id"])
@@ -236,9 +238,9 @@ def _tell_started(arguments: argparse.Namespace, dag_id: str, run_id: str, **ids
 
 
 def _started(dag_id: str, conf: Mapping[str, Any]) -> str:
-    from rewind.local.airflow_api import AirflowApiError
+    from rewind.airflow_api.client import AirflowApiError
 
-    requests.checked(conf, requests.form_of(dag_id), dag_id)
+    forms.checked(conf, forms.form_of(dag_id), dag_id)
     try:
         return str(context.airflow_api().trigger(dag_id, conf)["dag_run_id"])
     except AirflowApiError as refused:

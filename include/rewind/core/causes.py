@@ -17,7 +17,7 @@ NOTHING = "it left no output"
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSED = "Caused by: "
 _OURS = re.compile(r"^(?:.* )?ERROR \[[^\]]*\] ", re.MULTILINE)
-"""Head of the line by which `steps.main.run` tells of an error."""
+"""Head of the line by which `steps.base.recording.run` tells of an error."""
 _DIRECTLY = "\nThe above exception was the direct cause of the following exception:\n"
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n"
 _WRAPPERS = (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rewind.core.errors import IntegrityError
+from rewind.core.model import Topic
 from rewind.core.offsets import OffsetRange, Ranges, Vector, lower
-from rewind.core.world import Topic
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class Pipeline:
         auto_approve_by: Names of those whose rewinds a passing verdict may approve; None for everybody's.
         nightly_partitions: Source partitions that a nightly replay takes; none for all.
         nightly_share: Share of the keys that it takes.
-        expectations: What Great Expectations is asked of its output and of the differences (`control.suites`).
+        expectations: What Great Expectations is asked of its output and of the differences (`declared.expectations`).
         exact: Whether values are read and written by the rules of docs/values.md, and logic is held to docs/logic.md. A
             configuration that an older release froze has it not: its readings were lenient, its texts ended at the
             millisecond, and its logic may be any.

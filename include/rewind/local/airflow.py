@@ -17,16 +17,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rewind.control import jvm
+from rewind.airflow_api.client import AT_ONCE, AirflowApi, AirflowApiError
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.settings import Settings
 from rewind.local import airflow_config, ports, process_table, processes, readiness, watched
-from rewind.local.airflow_api import AT_ONCE, AirflowApi, AirflowApiError
 from rewind.local.processes import Command, Process
 from rewind.local.progress import Look, Progress
 from rewind.local.readiness import WAITS
 from rewind.local.waiting import Waiting
 from rewind.local.watched import Watched
+from rewind.runtime.drivers import jvm
 
 PORT_FIELD = "REWIND_AIRFLOW_PORT"
 QUIET_SECONDS = 20.0

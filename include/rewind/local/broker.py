@@ -12,12 +12,12 @@ from pathlib import Path
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from rewind.control import jvm
 from rewind.core.errors import RewindError
 from rewind.local import ports, processes, readiness
 from rewind.local.processes import Command, Process
 from rewind.local.readiness import WAITS
 from rewind.local.waiting import Waiting
+from rewind.runtime.drivers import jvm
 
 NAME = "broker"
 PORT_FIELD = "REWIND_KAFKA_PORT"

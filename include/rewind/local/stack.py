@@ -10,15 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rewind.control import database, installation, supervise
+from rewind.airflow_api.client import AT_ONCE, AirflowApi
 from rewind.core.settings import Settings, from_environment
 from rewind.local import airflow, broker, ports, processes
 from rewind.local.airflow import Airflow
-from rewind.local.airflow_api import AT_ONCE, AirflowApi
 from rewind.local.airflow_config import DATABASE_FIELD, check_database, write_private
 from rewind.local.processes import Process
 from rewind.local.voice import SILENT, Voice
 from rewind.local.waiting import Waiting
+from rewind.registry import database
+from rewind.runtime import installation
+from rewind.runtime.drivers import supervise
 
 PROJECT = Path(__file__).resolve().parents[3]
 # Supervisors of streams wait here, so that they never take the place of a step.
@@ -73,6 +75,11 @@ class Member:
     state: str
     pid: int | None
     log: Path
+
+
+def home() -> Path:
+    """Return the home of the local stack: `REWIND_HOME`, else `.rewind` of the checkout."""
+    return Path(os.environ.get("REWIND_HOME") or PROJECT / ".rewind").resolve()
 
 
 def up(

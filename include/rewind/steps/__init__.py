@@ -1,1 +1,1 @@
-"""What each step of the lifecycle does, composed of control, transforms and adapters."""
+"""What each step of the lifecycle does, composed of registry, runtime, transforms and adapters."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Depends, HTTPException
 
-from rewind.control.status import Status
+from rewind.views.status import Status
 
 DAG = "rewind_"
 """What stands before a pipeline's name in the id of the DAG whose readers see it."""

@@ -9,27 +9,29 @@ from typing import Any
 
 from fastapi import Request
 
-from rewind.control import approvers, requests, steering
-from rewind.control.requests import Form
-from rewind.control.snapshot import snapshot
-from rewind.control.status import PipelineView
-from rewind.control.status_rewinds import RewindView
+from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
+from rewind.declared import forms
+from rewind.declared.forms import Form
+from rewind.registry import adjustments
+from rewind.registry.snapshot import snapshot
+from rewind.runtime import approvers
+from rewind.views.status import PipelineView
+from rewind.views.status_rewinds import RewindView
 from rewind.web import offers
-from rewind.web.airflow_port import AirflowPort
 
 APPROVED = "Approve"
 """The answer of Airflow's question that lets a rewind go on."""
-_REASON: Form = {"reason": requests.OPTIONAL_TEXT}
+_REASON: Form = {"reason": forms.OPTIONAL_TEXT}
 FORMS: Mapping[str, Form] = {
     offers.APPROVE: _REASON,
     offers.REJECT: _REASON,
-    offers.PAUSE: requests.NOTHING,
-    offers.RESUME: requests.NOTHING,
+    offers.PAUSE: forms.NOTHING,
+    offers.RESUME: forms.NOTHING,
     offers.THROTTLE: {"rate": {"type": ["integer", "null"], "minimum": 1, "default": None}},
     offers.ABORT: _REASON,
-    offers.FINISH: requests.NOTHING,
+    offers.FINISH: forms.NOTHING,
     offers.ROLL_BACK: _REASON,
 }
 """What each action may be given."""
@@ -114,23 +116,23 @@ async def _trigger(asked: Act, action: str, conf: Mapping[str, Any]) -> str:
 
 
 async def _pause(asked: Act) -> str:
-    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, asked.person, paused=True)
+    await asyncio.to_thread(adjustments.pause, asked.settings.registry_url, asked.rewind.id, asked.person, paused=True)
     return "paused after its chunk"
 
 
 async def _resume(asked: Act) -> str:
-    await asyncio.to_thread(steering.pause, asked.settings.registry_url, asked.rewind.id, asked.person, paused=False)
+    await asyncio.to_thread(adjustments.pause, asked.settings.registry_url, asked.rewind.id, asked.person, paused=False)
     return "goes on"
 
 
 async def _throttle(asked: Act) -> str:
     url, rewind_id = asked.settings.registry_url, asked.rewind.id
-    await asyncio.to_thread(steering.throttle, url, rewind_id, asked.person, asked.rate)
+    await asyncio.to_thread(adjustments.throttle, url, rewind_id, asked.person, asked.rate)
     return f"at most {asked.rate} records/s" if asked.rate else "no limit"
 
 
 async def _finish(asked: Act) -> str:
-    await asyncio.to_thread(steering.finish, asked.settings.registry_url, asked.rewind.id, asked.person)
+    await asyncio.to_thread(adjustments.finish, asked.settings.registry_url, asked.rewind.id, asked.person)
     return "its observation ends at the next look"
 
 

@@ -9,14 +9,16 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 
-from rewind.control import evidence, generations, requests, whose
-from rewind.control.snapshot import snapshot
+from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.settings import Settings
+from rewind.declared import forms
+from rewind.registry import generations
+from rewind.registry.snapshot import snapshot
+from rewind.runtime import evidence, ownership
 from rewind.web import compare_page, files, generation_page, history, offers, overview, read_only, rewind_page
 from rewind.web.access import READS_ALL, Access, Viewer, viewers
 from rewind.web.actions import FORMS, Act, act
-from rewind.web.airflow_port import AirflowPort
 from rewind.web.guard import Guard
 from rewind.web.state import State
 from rewind.web.wire import Kept, encoded
@@ -117,7 +119,7 @@ def _add_views(app: FastAPI, state: State, access: Access) -> None:
     @app.get("/api/run")
     def of_a_run(request: Request, dag_id: str, run_id: str, viewer: Viewer = asks) -> Response:
         viewer.check_dag(dag_id)
-        return _json(request, {"rewind_id": requests.rewind_id(dag_id, run_id)})
+        return _json(request, {"rewind_id": forms.rewind_id(dag_id, run_id)})
 
 
 def _add_files(app: FastAPI, state: State, access: Access) -> None:
@@ -143,7 +145,7 @@ def _add_files(app: FastAPI, state: State, access: Access) -> None:
         settings = state.settings()
         sources = {view.name: view.source_topic for view in state.look().pipelines}
         with snapshot(settings.registry_url) as connection:
-            pipelines = whose.of_stream(connection, owner, sources)
+            pipelines = ownership.of_stream(connection, owner, sources)
         viewer.check_any(pipelines, owner)
         return _text(files.tail(files.logs_folder(settings, owner), name, files.TAIL))
 
@@ -163,7 +165,7 @@ def _add_actions(app: FastAPI, state: State, access: Access, airflow: AirflowPor
         if not await asyncio.to_thread(viewer.may_run, dag_id):
             raise HTTPException(403, f"running {dag_id} is not allowed to you")
         try:
-            given = requests.checked(asked, FORMS[action], action)
+            given = forms.checked(asked, FORMS[action], action)
         except RefusedError as refused:
             raise HTTPException(422, str(refused)) from refused
         reason, rate = given.get("reason") or "", given.get("rate")
@@ -187,7 +189,7 @@ def _anew(state: State, viewer: Viewer, rewind_id: str) -> Any:
 def _seen(settings: Settings, viewer: Viewer, rewind_id: str) -> str:
     """Return the pipeline of a rewind or a night, which the viewer must see."""
     with snapshot(settings.registry_url) as connection:
-        pipeline = whose.of_rewind(connection, rewind_id)
+        pipeline = ownership.of_rewind(connection, rewind_id)
     viewer.check(pipeline)
     return pipeline
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rewind.control import evidence, nights, rewinds
-from rewind.control.nights import Replayed
-from rewind.control.rewinds import Rewind
-from rewind.control.snapshot import snapshot
-from rewind.control.status_rewinds import Rewinds, RewindView
 from rewind.core.settings import Settings
+from rewind.registry import nightly_replays, rewinds
+from rewind.registry.nightly_replays import Replayed
+from rewind.registry.rewinds import Rewind
+from rewind.registry.snapshot import snapshot
+from rewind.runtime import evidence
+from rewind.views.status_rewinds import Rewinds, RewindView
 from rewind.web import files
 from rewind.web.state import State
 from rewind.web.wire import wire
@@ -23,7 +24,7 @@ def compare_page(settings: Settings, state: State, ids: Sequence[str]) -> dict[s
         RefusedError: There is none of one of the ids.
     """
     with snapshot(settings.registry_url) as connection:
-        of_nights = [night for replay_id in ids if (night := nights.named(connection, replay_id)) is not None]
+        of_nights = [night for replay_id in ids if (night := nightly_replays.named(connection, replay_id)) is not None]
         of_rewinds = [] if len(of_nights) == len(ids) else [rewinds.read(connection, rewind_id) for rewind_id in ids]
     return _rewinds(settings, state, of_rewinds) if of_rewinds else _nights(settings, state, of_nights)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from rewind.control import evidence
 from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
+from rewind.runtime import evidence
 
 TAIL = 64 * 1024
 """Bytes from the end of a log that are shown."""

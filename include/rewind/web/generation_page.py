@@ -6,14 +6,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import bundle, generations, manifest, progress, rewinds, supervise
-from rewind.control.snapshot import snapshot
-from rewind.control.status import Status
-from rewind.control.throughput import throughput
-from rewind.core.differences import Difference, Version, differences
 from rewind.core.errors import IntegrityError, RefusedError
+from rewind.core.model import Generation
+from rewind.core.planning.differences import Difference, Version, differences
 from rewind.core.settings import Settings
-from rewind.core.world import Generation
+from rewind.registry import generations, manifest, progress, rewinds
+from rewind.registry.snapshot import snapshot
+from rewind.runtime.drivers import bundle, supervise
+from rewind.views.status import Status
+from rewind.views.throughput import throughput
 from rewind.web import files
 from rewind.web.wire import wire
 

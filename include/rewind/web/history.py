@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewind.control import audit, evidence, nights, rewind_rows, verdicts
-from rewind.control.rewinds import Rewind
-from rewind.control.snapshot import snapshot
-from rewind.control.status import Status
-from rewind.control.status_nights import night_of
-from rewind.control.verdicts import Approval, Verdict
 from rewind.core import comparing, lifecycle
 from rewind.core.settings import Settings
+from rewind.registry import audit, nightly_replays, verdicts
+from rewind.registry.rewinds import Rewind
+from rewind.registry.snapshot import snapshot
+from rewind.registry.verdicts import Approval, Verdict
+from rewind.runtime import evidence
+from rewind.views import rewind_rows
+from rewind.views.status import Status
+from rewind.views.status_nights import night_of
 from rewind.web import files
 from rewind.web.wire import wire
 
@@ -24,7 +26,7 @@ def history(settings: Settings, found: Status) -> dict[str, Any]:
     with snapshot(settings.registry_url) as connection:
         newest = rewind_rows.newest(connection, NEWEST, names)
         judged = verdicts.newest_of(connection, [rewind.id for rewind in newest])
-        newest_nights = nights.newest(connection, NEWEST, names)
+        newest_nights = nightly_replays.newest(connection, NEWEST, names)
         acts = audit.read(connection, NEWEST, names)
     lines = [_line(settings, rewind, *judged.get(rewind.id, (None, None))) for rewind in newest]
     replayed = [night_of(night) for night in newest_nights]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rewind.control import verdicts
-from rewind.control.status import PipelineView
-from rewind.control.status_drivers import DRIVEN
-from rewind.control.status_rewinds import RewindView
-from rewind.control.status_steps import DONE, PENDING, RUNNING
 from rewind.core import comparing, lifecycle
-from rewind.core.plan import REPAIR
+from rewind.core.planning.plan import REPAIR
+from rewind.registry import verdicts
+from rewind.runtime.drivers.driver_state import DRIVEN
+from rewind.views.status import PipelineView
+from rewind.views.status_rewinds import RewindView
+from rewind.views.status_steps import DONE, PENDING, RUNNING
 
 APPROVE, REJECT, PAUSE, RESUME, THROTTLE = "approve", "reject", "pause", "resume", "throttle"
 ABORT, FINISH, ROLL_BACK = "abort", "finish", "roll_back"

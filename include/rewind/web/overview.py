@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewind.control.status import PipelineView, Status
-from rewind.control.status_jobs import Job
-from rewind.control.status_mirrors import Mirror
-from rewind.control.status_nights import last_answer
-from rewind.control.status_rewinds import RewindView
-from rewind.control.status_steps import DONE
 from rewind.core import lifecycle
+from rewind.core.model import held_back
 from rewind.core.nights import DRIFTED, ERROR
-from rewind.core.world import held_back
+from rewind.views.status import PipelineView, Status
+from rewind.views.status_jobs import Job
+from rewind.views.status_mirrors import Mirror
+from rewind.views.status_nights import last_answer
+from rewind.views.status_rewinds import RewindView
+from rewind.views.status_steps import DONE
 from rewind.web.wire import wire
 
 NOTHING_LIVE = "nothing is deployed"

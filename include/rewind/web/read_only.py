@@ -9,11 +9,13 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rewind.control import listening, metrics, read_token
-from rewind.control.pointer import resolve
 from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
+from rewind.runtime.kafka import reachability
+from rewind.runtime.secrets import read_token
+from rewind.views import metrics
+from rewind.views.pointer import resolve
 from rewind.web.access import Access, Viewer, viewers
 
 
@@ -32,7 +34,7 @@ def add(app: FastAPI, settings: Callable[[], Settings], access: Access) -> None:
     @app.get("/metrics")
     def exposed(viewer: Viewer = asks) -> Response:
         chosen = settings()
-        text = metrics.read(chosen, listening.broker(chosen), viewer.part)
+        text = metrics.read(chosen, reachability.broker(chosen), viewer.part)
         return Response(text, media_type=metrics.CONTENT_TYPE, headers=fresh)
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.control import evidence, rewinds
-from rewind.control.lag_history import Lag, lag_history
-from rewind.control.snapshot import snapshot
-from rewind.control.status import PipelineView, Status
-from rewind.control.status_jobs import Job
-from rewind.control.status_rewinds import Rewinds, RewindView
-from rewind.core import plan
+from rewind.core.planning import plan
 from rewind.core.settings import Settings
+from rewind.registry import rewinds
+from rewind.registry.snapshot import snapshot
+from rewind.runtime import evidence
+from rewind.views.lag_history import Lag, lag_history
+from rewind.views.status import PipelineView, Status
+from rewind.views.status_jobs import Job
+from rewind.views.status_rewinds import Rewinds, RewindView
 from rewind.web import files
 from rewind.web.offers import offers
 from rewind.web.wire import wire

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rewind.control import changes, listening, status
-from rewind.control.status import RECENT_REWINDS, Status
 from rewind.core.errors import RefusedError, RetryError
+from rewind.core.model import TopicReader
 from rewind.core.settings import Settings
-from rewind.core.world import TopicReader
+from rewind.runtime.kafka import reachability
+from rewind.views import change_count, status
+from rewind.views.status import RECENT_REWINDS, Status
 
 FRESH_SECONDS = 5.0
 """So long a look serves all browsers at least: more of them cost no more reads."""
@@ -50,7 +51,7 @@ class State:
     def __init__(
         self,
         settings: Callable[[], Settings],
-        broker: Callable[[Settings], TopicReader | None] = listening.broker,
+        broker: Callable[[Settings], TopicReader | None] = reachability.broker,
         clock: Callable[[], float] = time.monotonic,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
@@ -98,12 +99,12 @@ class State:
             return seen
         if seen.number is None or seen.registry != self.settings().registry_url:
             return None
-        return replace(seen, checked_at=now) if changes.number(seen.registry) == seen.number else None
+        return replace(seen, checked_at=now) if change_count.number(seen.registry) == seen.number else None
 
     def _read(self, pipeline: str) -> Seen:
         settings, now, begun = self.settings(), self._clock(), self._spent()
         # Before the look: what changes during it makes the next one new.
-        number = changes.number(settings.registry_url)
+        number = change_count.number(settings.registry_url)
         broker, recent = self._broker(settings), RECENT_REWINDS if pipeline else OVERVIEW_REWINDS
         found = status.read(settings, broker, pipeline=pipeline, collected=pipeline != "", recent=recent)
         serves = max(FRESH_SECONDS, min(COSTLY * (self._spent() - begun), LONGEST_SECONDS))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from rewind.control.status import plain
+from rewind.views.status import plain
 
 LARGEST = 2**53 - 1
 """The largest whole number that a browser keeps exact; what is beyond travels as text."""

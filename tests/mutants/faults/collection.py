@@ -106,6 +106,6 @@ FAULTS = (
         "owners.check(connection, owners.of_job(pipeline, made.job_id, made.config, outputs))",
         "pass",
     ),
-    Fault("staging-announced", VALUE, "sharing.read_from", 'if config.get("shared")', "if False"),
+    Fault("staging-announced", VALUE, "shared_output.read_from", 'if config.get("shared")', "if False"),
     Fault("deletion-without-a-reason", GUARD, "deletions.record", "if not reason.strip():", "if False:"),
 )

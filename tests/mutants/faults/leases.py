@@ -117,7 +117,7 @@ FAULTS = (
         "now() + AWAY_PAUSE, ",
         'now() + AWAY_PAUSE, "failures": needed(connection, owner).failures + 1, ',
     ),
-    Fault("backfill-shown-as-an-orphan", GUARD, "status_drivers._held", "if lives and holder.step:", "if False:"),
+    Fault("backfill-shown-as-an-orphan", GUARD, "driver_state._held", "if lives and holder.step:", "if False:"),
     Fault(
         "world-that-is-away-counted",
         REACTION,

@@ -28,11 +28,11 @@ FAULTS = (
     ),
     Fault("first-records-not-waited-for", EFFECT, "nothing_compared.awaited", "and clock() < until", "and False"),
     Fault("first-records-waited-for-without-end", GUARD, "nothing_compared.awaited", "+ FIRST_RECORDS_SECONDS", "+ 90"),
-    Fault("expectation-of-nothing-holds", GUARD, "expectations._answer", "if not _examined(said):", "if False:"),
+    Fault("expectation-of-nothing-holds", GUARD, "expectation_checks._answer", "if not _examined(said):", "if False:"),
     Fault(
         "expectation-of-nulls-alone-holds",
         GUARD,
-        "expectations._examined",
+        "expectation_checks._examined",
         'elements > (said.get("missing_count") or 0)',
         "elements > 0",
     ),
@@ -69,7 +69,7 @@ FAULTS = (
     Fault(
         "compared-against-the-choice",
         GUARD,
-        "since.compared_since",
+        "new_rows.compared_since",
         "if plan.request.compare == comparing.NONE:",
         "if False:",
     ),

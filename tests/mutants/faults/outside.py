@@ -4,6 +4,25 @@ from __future__ import annotations
 
 from tests.mutants.fault import COMPARISON, EFFECT, GUARD, ORDER, REACTION, SIDES, VALUE, Fault
 
+VIEWS = (
+    Fault("recreated-topic-lags", GUARD, "status_jobs.lag_of", "if topic.id != row.topic_id:", "if False:"),
+    Fault(
+        "held-back-for-readers-of-all",
+        VALUE,
+        "status_jobs.lag_of",
+        '{} if row.isolation == "read_uncommitted" else ',
+        "",
+    ),
+    Fault(
+        "grace-that-is-over-keeps",
+        COMPARISON,
+        "status_garbage._why_kept",
+        " and job.grace_until > now",
+        "",
+    ),
+    Fault("label-unescaped", VALUE, "metrics._quoted", """_escaped(text).replace('"', r"\\"")""", "text"),
+)
+
 CLI = (
     Fault("plan-that-acts", VALUE, "trigger._plan", '"dry_run": True', '"dry_run": False'),
     Fault("start-that-only-plans", VALUE, "trigger._start", '"dry_run": False', '"dry_run": True'),
@@ -20,7 +39,7 @@ CLI = (
         "question-of-another-rewind-answered",
         GUARD,
         "answer._questions",
-        "if requests.rewind_id(dag_id, run_id) == rewind_id",
+        "if forms.rewind_id(dag_id, run_id) == rewind_id",
         "",
     ),
     Fault("error-exits-with-0", REACTION, "cli.main.main", "return error.exit_code", "return 0"),
@@ -28,14 +47,14 @@ CLI = (
         "tasks-of-another-rewind-ended",
         GUARD,
         "trigger._end_steps",
-        ' if requests.rewind_id(dag_id, run["dag_run_id"]) == found.id',
+        ' if forms.rewind_id(dag_id, run["dag_run_id"]) == found.id',
         "",
     ),
     Fault(
         "run-started-unchecked",
         GUARD,
         "trigger._started",
-        "requests.checked(conf, requests.form_of(dag_id), dag_id)",
+        "forms.checked(conf, forms.form_of(dag_id), dag_id)",
         "pass",
     ),
     Fault("argument-left-empty", GUARD, "cli.main.main", "_refuse_empty(arguments)", "pass"),
@@ -66,12 +85,12 @@ WEB = (
         "if not await asyncio.to_thread(viewer.may_run, dag_id):",
         "if False:",
     ),
-    Fault("action-with-anything", GUARD, "action_on", "requests.checked(asked, FORMS[action], action)", "asked"),
+    Fault("action-with-anything", GUARD, "action_on", "forms.checked(asked, FORMS[action], action)", "asked"),
     Fault(
         "page-starts-a-run-unchecked",
         GUARD,
         "AirflowPort.trigger",
-        "requests.checked(conf, requests.form_of(dag_id), dag_id)",
+        "forms.checked(conf, forms.form_of(dag_id), dag_id)",
         "pass",
     ),
     Fault("action-that-is-not-offered", GUARD, "actions.act", "if action not in offered:", "if False:"),
@@ -255,14 +274,14 @@ AIRFLOW = (
         "run-with-anything",
         GUARD,
         "run.asked",
-        'requests.checked(given(context), form, context["ti"].dag_id)',
+        'forms.checked(given(context), form, context["ti"].dag_id)',
         "given(context)",
     ),
     Fault(
         "form-of-none-with-anything",
         GUARD,
         "nothing_asked",
-        'asked(cast("Context", context), requests.NOTHING)',
+        'asked(cast("Context", context), forms.NOTHING)',
         "pass",
     ),
     Fault("missed-nights-backwards", ORDER, "rewind_airflow.nights.missed", "return found[::-1]", "return found"),
@@ -284,4 +303,4 @@ PLUGIN = (
     Fault("reading-for-running", SIDES, "_access.may_run", 'may(user, "POST", ', 'may(user, "GET", '),
     Fault("every-pipeline-shown", GUARD, "_access.may", "if manager.is_authorized_dag(details=details, **asked)", ""),
 )
-FAULTS = (*CLI, *WEB, *LOCAL, *PARSING, *AIRFLOW, *PLUGIN)
+FAULTS = (*VIEWS, *CLI, *WEB, *LOCAL, *PARSING, *AIRFLOW, *PLUGIN)

@@ -80,10 +80,10 @@ FAULTS = (
         "if named.get_backend_name()",
         "if False and named.get_backend_name()",
     ),
-    Fault("death-of-another-token-declared", GUARD, "deaths.declare", "if found.token != token:", "if False:"),
-    Fault("lease-ended-before-its-driver", GUARD, "deaths._refuse_cut_off", "if now() < ends:", "if False:"),
-    Fault("death-without-a-reason", GUARD, "deaths.declare", "if not reason.strip():", "if False:"),
-    Fault("token-stays-after-a-death", EFFECT, "deaths._record", "token=lost.token + 1", "token=lost.token"),
+    Fault("death-of-another-token-declared", GUARD, "declared_dead.declare", "if found.token != token:", "if False:"),
+    Fault("lease-ended-before-its-driver", GUARD, "declared_dead._refuse_cut_off", "if now() < ends:", "if False:"),
+    Fault("death-without-a-reason", GUARD, "declared_dead.declare", "if not reason.strip():", "if False:"),
+    Fault("token-stays-after-a-death", EFFECT, "declared_dead._record", "token=lost.token + 1", "token=lost.token"),
     Fault(
         "second-driver-beside-a-starting-one",
         GUARD,
@@ -154,9 +154,11 @@ FAULTS = (
     Fault(
         "looks-by-the-order-of-text",
         ORDER,
-        "observing._looks",
+        "observation._looks",
         "key=lambda row: int(row.name.removeprefix(_LOOK))",
         "key=lambda row: row.name",
     ),
-    Fault("frontier-of-the-first-look", ORDER, "observing.frontier", 'bodies[-1]["frontier"]', 'bodies[0]["frontier"]'),
+    Fault(
+        "frontier-of-the-first-look", ORDER, "observation.frontier", 'bodies[-1]["frontier"]', 'bodies[0]["frontier"]'
+    ),
 )

@@ -234,7 +234,9 @@ ADAPTERS = (
     Fault("restored-batch-held", GUARD, "Writer._holds", " and not holds(gone, commit.version)", ""),
     Fault("changed-mirror-written-on", GUARD, "Writer.append", "        self._check(starts(ranges))\n", ""),
     Fault("changed-mirror-read", GUARD, "History.read", "        self.refuse_void(ranges, version)\n", ""),
-    Fault("void-offsets-planned", GUARD, "asked_range.gaps", "    _refuse_void(mirror, between(start, reach))\n", ""),
+    Fault(
+        "void-offsets-planned", GUARD, "resolved_range.gaps", "    _refuse_void(mirror, between(start, reach))\n", ""
+    ),
     Fault("deletion-unrecorded", COMPARISON, "mirror_changes._recorded_as_deleted", "known <= ", "known >= 0 or "),
     Fault("older-proof-settles-a-deletion", COMPARISON, "mirror_changes._proven", "last.version < newest", "False"),
     Fault(

@@ -1,0 +1,1 @@
+"""Airflow's REST API, over the network and within its own process."""

@@ -1,1 +1,0 @@
-"""The state of the lifecycle and what changes it: registry, Kafka client, bundles, submits."""

@@ -1,0 +1,1 @@
+"""What acts on the world by the registry: switches, collection, evidence."""

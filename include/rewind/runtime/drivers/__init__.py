@@ -1,0 +1,1 @@
+"""Drivers: the code they run, how they are submitted, found, fenced and ended."""

@@ -1,0 +1,1 @@
+"""Files and tokens that only their owner may read."""

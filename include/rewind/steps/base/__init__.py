@@ -1,0 +1,1 @@
+"""What every step shares: recorded attempts, errors that say what to do, a pace."""

@@ -1,0 +1,1 @@
+"""What two jobs wrote and kept, compared."""

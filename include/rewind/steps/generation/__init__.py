@@ -1,0 +1,1 @@
+"""What a generation is made of: what it owns, its logic and its query."""

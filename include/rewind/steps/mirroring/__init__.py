@@ -1,0 +1,1 @@
+"""The mirror of a topic: written, looked after, and proven."""

@@ -1,0 +1,1 @@
+"""The stream of a generation, and the loop that it shares with mirrors."""

@@ -1,0 +1,1 @@
+"""Rows and states of two jobs, held against each other."""

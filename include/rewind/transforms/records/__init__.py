@@ -1,0 +1,1 @@
+"""Records as they stand in topics, outputs and mirrors."""

@@ -1,0 +1,1 @@
+"""Values as text: JSON, schemas, quoted names, all of them exact."""
