@@ -53,14 +53,15 @@ def run(history: int, rate: int) -> int:
     console, story, made, producing = Console(), Story(), None, None
     voice = Voice(console)
     try:
-        ground = _ground(voice)
-        # The history is written while Airflow starts: both take their time.
-        producing = load.start(ground.bootstrap, ground.names.topic, ground.folder, history, rate)
-        made = _up(ground, voice)
-        story.seconds["stack is up"] = round(time.monotonic() - story.began, 1)
-        console.print(f"[green]stack is up[/] in {story.seconds['stack is up']:.1f} s: {made.stack.airflow_url}")
-        Scenario(made, story).play(producing)
-        _judge(story)
+        with voice.beating():
+            ground = _ground(voice)
+            # The history is written while Airflow starts: both take their time.
+            producing = load.start(ground.bootstrap, ground.names.topic, ground.folder, history, rate)
+            made = _up(ground, voice)
+            story.seconds["stack is up"] = round(time.monotonic() - story.began, 1)
+            console.print(f"[green]stack is up[/] in {story.seconds['stack is up']:.1f} s: {made.stack.airflow_url}")
+            Scenario(made, story).play(producing)
+            _judge(story)
     except (RewindError, TimeoutError, KafkaError) as error:
         story.failure = str(error) or type(error).__name__
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +15,10 @@ import pytest
 from rich.console import Console
 
 from rewind.core.errors import RetryError
-from rewind.local import process_table, watched
+from rewind.local import process_table, voice, watched
 from rewind.local.process_table import Entry
 from rewind.local.progress import CPU_SECONDS, Look
-from rewind.local.voice import LINE_SECONDS, Voice
+from rewind.local.voice import LINE_SECONDS, SILENT_SECONDS, Voice
 from rewind.local.waiting import StuckError, Waiting
 from rewind.local.watched import Watched
 
@@ -248,6 +249,34 @@ def test_without_a_terminal_a_line_says_what_is_waited_for_at_least_every_ten_se
     assert spoken.lines[0] == "waiting for a-g1 to catch up: 600 of 6,000 records, 6 s"
     times = [at for (at, count), (_, before) in zip(said[1:], said, strict=False) if count > before]
     assert max(b - a for a, b in zip([0.0, *times], times, strict=False)) <= LINE_SECONDS + 2 + 2 < 10
+
+
+def test_without_a_terminal_a_look_that_takes_long_is_no_silence(clock: Clock) -> None:
+    spoken = Spoken(clock)
+    with spoken.voice.doing("starting Airflow …"):
+        clock.now = SILENT_SECONDS - 0.1
+        spoken.voice.beat()
+        assert spoken.lines == []
+        clock.now = SILENT_SECONDS
+        spoken.voice.beat()
+        spoken.voice.show("waiting for a-g1: 4 of 9, 7 s")
+        clock.now = 2 * SILENT_SECONDS
+        spoken.voice.beat()
+    assert spoken.lines == ["starting Airflow … (7 s ago)", "waiting for a-g1: 4 of 9, 7 s (7 s ago)"]
+    clock.now = 100.0
+    spoken.voice.beat()
+    assert len(spoken.lines) == 2, "nothing is done any more"
+
+
+def test_a_long_command_is_heard_while_it_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(voice, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(voice, "BEAT_SECONDS", 0.001)
+    heard = threading.Event()
+    spoken = Voice(Console(file=io.StringIO()))
+    monkeypatch.setattr(spoken.console, "print", lambda *_, **__: heard.set())
+    with spoken.beating(), spoken.doing("reading all of the output"):
+        assert heard.wait(30)
+    assert not [thread for thread in threading.enumerate() if thread.name.endswith("(_beat)")]
 
 
 def test_at_a_terminal_it_stands_in_the_live_display(clock: Clock) -> None:

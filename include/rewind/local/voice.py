@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,10 @@ from rich.console import Console
 from rich.status import Status
 
 LINE_SECONDS = 5.0
-"""Who reads a log hears something every ten seconds at the latest: a look and the pause after it come on top."""
+"""Between two lines of who looks again and again."""
+SILENT_SECONDS = 7.0
+"""After so long a line comes even where nobody looks: a log has one every ten seconds at the latest."""
+BEAT_SECONDS = 0.5
 
 
 class Voice:
@@ -21,16 +25,51 @@ class Voice:
         self.console = console
         self._clock, self._printed = clock, clock()
         self._status: Status | None = None
+        self._text, self._shown = "", clock()
+        self._beats = False
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Show at a terminal what is done meanwhile; what is waited for stands behind it."""
-        if not self.console.is_terminal:
+        """Show what is done meanwhile: at a terminal in place, else as a line when nothing else was said."""
+        if self.console.is_terminal:
+            with self.console.status(what) as self._status:
+                yield
+            self._status = None
+            return
+        before = self._text
+        self._text, self._shown = what, self._clock()
+        try:
+            with self.beating():
+                yield
+        finally:
+            self._text, self._shown = before, self._clock()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Say something from time to time even while a single look takes long; not at a terminal."""
+        if self._beats or self.console.is_terminal:
             yield
             return
-        with self.console.status(what) as self._status:
+        ended = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(ended,), daemon=True)
+        self._beats = True
+        thread.start()
+        try:
             yield
-        self._status = None
+        finally:
+            ended.set()
+            thread.join()
+            self._beats = False
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(BEAT_SECONDS):
+            self.beat()
+
+    def beat(self) -> None:
+        """Say again what was said last, and how long ago that was, unless something was said a moment ago."""
+        at = self._clock()
+        if self._text and at - self._printed >= SILENT_SECONDS:
+            self._print(f"{self._text} ({at - self._shown:.0f} s ago)", at)
 
     def waiting(self, what: str, far: str, seconds: float) -> None:
         """Say what is waited for, if it is time to say something.
@@ -47,9 +86,15 @@ class Voice:
         if self.console.is_terminal:
             if self._status is not None:
                 self._status.update(text)
-        elif self._clock() - self._printed >= LINE_SECONDS:
-            self._printed = self._clock()
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            return
+        at = self._clock()
+        self._text, self._shown = text, at
+        if at - self._printed >= LINE_SECONDS:
+            self._print(text, at)
+
+    def _print(self, text: str, at: float) -> None:
+        self._printed = at
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 SILENT = Voice(Console(quiet=True))
