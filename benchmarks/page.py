@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from rewind.airflow_api.in_process import AirflowPort
 from rewind.core.settings import Settings, from_environment
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.web.app import Access, build
 from rewind.web.state import State
 from tests.scenarios import page_load
@@ -76,7 +76,7 @@ def _commits(settings: Settings) -> Callable[[], None]:
     batches = iter(range(LOAD.batches // LOAD.pipelines, 10**6))
 
     def commit() -> None:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             for _ in range(int(INTERVAL)):
                 page_load.advance(connection, LOAD, next(batches))
 

@@ -18,7 +18,7 @@ from benchmarks import rounds
 from benchmarks.rounds import Ratio, Spent
 from rewind.core.model import Batch
 from rewind.registry import database, progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 
 WRITERS, PAUSE, SECONDS, QUICK_SECONDS = 50, 0.25, 10.0, 4.0
 BUSY_MILLISECONDS = 30_000
@@ -28,7 +28,7 @@ def measure(quick: bool) -> list[Ratio]:
     """Return the longest wait for the lock, and what a write costs, as multiples of the plain way's."""
     seconds, count = (QUICK_SECONDS, 2) if quick else (SECONDS, 5)
     waits: dict[str, list[Spent]] = {"plain": [], "registry": []}
-    ways = {"plain": plain, "registry": transaction}
+    ways = {"plain": plain, "registry": writing}
     for number in range(rounds.WARM_UP + count):
         for name, way in ways.items():
             longest, cpu = crowd(way, seconds)

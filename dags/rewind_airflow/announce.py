@@ -13,7 +13,7 @@ from rewind.core import comparing
 from rewind.core.planning import shared_output
 from rewind.declared import forms
 from rewind.registry import generations, rewinds
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.registry.schema import announcements
 from rewind_airflow import run
 from rewind_airflow.reactions import reactions
@@ -49,7 +49,7 @@ class AnnounceSwitch(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Emit the event of the switch's epoch, or skip."""
-        with reactions(), transaction(run.settings().registry_url) as connection:
+        with reactions(), reading(run.settings().registry_url) as connection:
             switch = self.switched(connection, context)
             noted = _noted(connection, switch)
             announced = connection.execute(select(announcements.c.body).where(_row(switch))).scalar_one()
@@ -59,7 +59,7 @@ class AnnounceSwitch(BaseOperator):
         extra: dict[str, Any] = {"job_id": switch.job_id, "epoch": switch.epoch, "output_topic": switch.output_topic}
         extra |= {name: announced[name] for name in (comparing.FIELD,) if name in announced}
         context["outlet_events"][self.asset].extra.update(extra)
-        with reactions(), transaction(run.settings().registry_url) as connection:
+        with reactions(), writing(run.settings().registry_url) as connection:
             connection.execute(update(announcements).where(_row(switch)).values(asset_at=now()))
         self.log.info("announced %s", extra)
 

@@ -17,7 +17,7 @@ from rewind.core.offsets import to_spark_json
 from rewind.core.planning import shared_output
 from rewind.core.planning.plan import Plan
 from rewind.registry import rewinds, verdicts
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.verdicts import Approval, Verdict
 from rewind.runtime import approvers
 from rewind.runtime import evidence as evidence_of
@@ -55,7 +55,7 @@ class Approve(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Park with the verdict in view; go on at once when it has its answer or needs none."""
         rewind_id = run.rewind_id(context)
-        with reactions(), transaction(run.settings().registry_url) as connection:
+        with reactions(), writing(run.settings().registry_url) as connection:
             plan = rewinds.read_active(connection, rewind_id)[1]
             verdict = verdicts.newest(connection, rewind_id)
             given = verdicts.approval(connection, rewind_id)
@@ -102,7 +102,7 @@ class Approve(ApprovalOperator):
     def _record(self, rewind_id: str, given: str, who: str, reason: str) -> None:
         evidence = {"answer": given, "person": who, "reason": reason}
         try:
-            with reactions(), transaction(run.settings().registry_url) as connection:
+            with reactions(), writing(run.settings().registry_url) as connection:
                 verdicts.answer(connection, rewind_id, given, who, reason)
         except AirflowFailException as refused:
             _end(rewind_id, "failed", {**evidence, "refused": str(refused)})
@@ -121,7 +121,7 @@ class Approve(ApprovalOperator):
 
 def _refuse_asker(rewind_id: str, who: str) -> None:
     """Ask again when a second person is needed: an answer of the first one decides nothing."""
-    with reactions(), transaction(run.settings().registry_url) as connection:
+    with reactions(), reading(run.settings().registry_url) as connection:
         plan = rewinds.read_active(connection, rewind_id)[1]
         try:
             approvers.refuse_asker(connection, rewind_id, plan, who)
@@ -181,5 +181,5 @@ def _consequence(verdict: Verdict) -> str:
 
 
 def _end(rewind_id: str, state: str, evidence: Mapping[str, Any]) -> None:
-    with reactions(), transaction(run.settings().registry_url) as connection:
+    with reactions(), writing(run.settings().registry_url) as connection:
         steps.end(connection, rewind_id, STEP, state, evidence)

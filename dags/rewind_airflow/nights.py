@@ -21,7 +21,7 @@ from rewind.core.nights import Night
 from rewind.core.settings import Settings
 from rewind.declared import forms
 from rewind.registry import generations, nightly_replays
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.nightly_replays import Replayed
 from rewind.runtime.drivers import supervise
 from rewind_airflow import links, run
@@ -94,7 +94,7 @@ class NightSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Name the live job, the night, and those before it that had no run; the code is the live job's own."""
         night, live = self._night(context), self._live(settings)
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             since = nightly_replays.last_end(connection, night.pipeline, night.start)
         code = supervise.frozen_bundle(settings, live.job_id, live.bundle)
         if not code.main(JOB).is_file():
@@ -124,7 +124,7 @@ class NightSubmit(RewindSubmit):
     def _found(self, context: Context) -> Replayed | None:
         # A zone is read from its file.
         night = self._night(context)
-        with transaction(run.settings().registry_url) as connection:
+        with reading(run.settings().registry_url) as connection:
             return nightly_replays.find(connection, night)
 
     def _end(self, found: Replayed) -> None:
@@ -139,7 +139,7 @@ class NightSubmit(RewindSubmit):
 
     def _live(self, settings: Settings) -> Generation:
         assert self.pipeline is not None
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             found = generations.live(connection, self.pipeline)
         if found is None:
             raise AirflowSkipException(f"{self.pipeline}: nothing is deployed")
@@ -162,6 +162,6 @@ class NightSubmit(RewindSubmit):
 def _miss(settings: Settings, night: Night, run_id: str, job_id: str) -> str:
     """Record that a night cannot be replayed, and return why."""
     reason = f"{job_id} was frozen before there were nightly replays: rewind with same_code"
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         nightly_replays.miss(connection, night, {}, run_id, reason)
     return reason

@@ -12,7 +12,7 @@ from airflow.sdk import Context
 from rewind.core.settings import Settings, from_environment
 from rewind.declared import forms
 from rewind.registry import rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind_airflow.reactions import reactions
 
 RETRIES: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
@@ -73,6 +73,6 @@ def goes_on(**context: Any) -> bool:
     """
     if given(cast("Context", context))["dry_run"]:
         return False
-    with reactions(), transaction(settings().registry_url) as connection:
+    with reactions(), reading(settings().registry_url) as connection:
         rewinds.read_active(connection, rewind_id(cast("Context", context)))
     return True

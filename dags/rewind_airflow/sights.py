@@ -15,7 +15,7 @@ from rewind.core.offsets import Ranges, Vector
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, leases, progress, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 
 # Two looks wide, so that each minute has one.
 LAG_SECONDS = 20
@@ -63,7 +63,7 @@ def race(settings: Settings, plan: Plan) -> Race:
     Raises:
         RetryError: Registry or Kafka are away, or the topic is.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         candidate, live = _position(connection, plan.job_id), _position(connection, plan.live_job_id)
         driven, quarantined = _driven(connection, plan.job_id), _quarantined(connection, plan.job_id)
     # Outside of the transaction: a slow broker must not lock the registry.
@@ -74,7 +74,7 @@ def race(settings: Settings, plan: Plan) -> Race:
 def of_stream(settings: Settings, owner: str) -> str:
     """Return position and, once a minute, lag of a stream as one line for a log."""
     try:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             position, (topic, isolation) = _position(connection, owner), _source(connection, owner)
         at = f"at {offsets.to_spark_json(topic, position)}"
         # To ask Kafka costs more than the rest of a look.

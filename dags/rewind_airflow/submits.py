@@ -20,7 +20,7 @@ from rewind.core.planning.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
 from rewind.declared import forms
 from rewind.registry import audit, plannings, rewinds, verdicts
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import ownership
 from rewind.runtime.drivers import bundle, step_lease, submit
 from rewind.runtime.drivers.bundle import Bundle
@@ -102,7 +102,7 @@ class RewindSubmit(SparkSubmitOperator):
     def _noted(self, settings: Settings, context: Context, asked: Mapping[str, Any], subject: str = "") -> None:
         """Note who asked for this run and for what; one that no person asked for takes no transaction."""
         if run.person(context):
-            with transaction(settings.registry_url) as connection:
+            with writing(settings.registry_url) as connection:
                 self._note(connection, context, asked, subject)
 
     def _note(self, connection: Connection, context: Context, asked: Mapping[str, Any], subject: str) -> None:
@@ -157,13 +157,13 @@ class RewindSubmit(SparkSubmitOperator):
     def _marks(self, settings: Settings, errand: Errand) -> int:
         if errand.rewind_id is None:
             return 0
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             return rewinds.last_attempt(connection, errand.rewind_id, self.job, "done")
 
     def _record_cpu(self, settings: Settings, errand: Errand, seconds: float) -> None:
         self.log.info("%.1f CPU seconds, JVM and Python together", seconds)
         if errand.rewind_id is not None:
-            with reactions(), transaction(settings.registry_url) as connection:
+            with reactions(), writing(settings.registry_url) as connection:
                 rewinds.set_cpu(connection, errand.rewind_id, self.job, seconds)
 
     def _conclude(self, found: Outcome) -> None:
@@ -189,7 +189,7 @@ class PlanSubmit(RewindSubmit):
         assert self.pipeline is not None
         rewind_id, asked = run.rewind_id(context), run.asked(context, forms.PARAMETERS)
         forms.parse(self.pipeline, asked)
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             reason, dry_run, person = asked["reason"] or "", asked["dry_run"], run.person(context)
             plannings.ask(connection, rewind_id, self.pipeline, reason, dry_run=dry_run, person=person)
             self._note(connection, context, asked, rewind_id)
@@ -216,7 +216,7 @@ class StepSubmit(RewindSubmit):
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Read the active rewind and its plan."""
         rewind_id = run.rewind_id(context)
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             if rewinds.read(connection, rewind_id).state == lifecycle.FINISHED:
                 raise AirflowSkipException(f"rewind {rewind_id} is finished: nothing is left to do")
             plan = rewinds.read_active(connection, rewind_id)[1]
@@ -237,7 +237,7 @@ class StepSubmit(RewindSubmit):
 
 
 def _verdict_of(rewind_id: str) -> tuple[str, str]:
-    with transaction(run.settings().registry_url) as connection:
+    with reading(run.settings().registry_url) as connection:
         verdict = verdicts.newest(connection, rewind_id)
     return (rewind_id, "" if verdict is None else f"verdict-{verdict.attempt}.html")
 
@@ -249,7 +249,7 @@ class AbortSubmit(RewindSubmit):
         """Name the rewind, of which no step may run; the main itself refuses when the pointer has moved."""
         assert self.pipeline is not None
         params = run.asked(context, forms.ABORT)
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             ownership.refuse_rewind_of_another(connection, params["rewind_id"], self.pipeline)
             self._note(connection, context, params, params["rewind_id"])
             planning = plannings.abort(connection, params["rewind_id"], params["reason"] or "")

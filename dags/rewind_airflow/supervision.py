@@ -13,7 +13,7 @@ from airflow.sdk.types import RuntimeTaskInstanceProtocol
 from rewind.core import names
 from rewind.declared import forms
 from rewind.registry import streams
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.streams import Stream
 from rewind_airflow import notify, run
 from rewind_airflow.reactions import reactions
@@ -68,7 +68,7 @@ def unsupervised(ti: RuntimeTaskInstanceProtocol, **context: Any) -> list[dict[s
     A paused DAG looks supervised: its run stays *running*, and no task of it is scheduled.
     """
     run.nothing_asked(ti=ti, **context)
-    with reactions(), transaction(run.settings().registry_url) as connection:
+    with reactions(), reading(run.settings().registry_url) as connection:
         wanted = [s for s in streams.all_of(connection) if s.wish == streams.RUN and s.quarantined_at is None]
     paused = {dag_id for dag_id in sorted({dag_of(stream) for stream in wanted}) if _is_paused(ti, dag_id)}
     _note(wanted, paused, {**context, "ti": ti})
@@ -92,7 +92,7 @@ def _note(wanted: Sequence[Stream], paused: Collection[str], context: Any) -> No
     changed = [stream for stream in wanted if stream.paused_dag != found[stream.owner]]
     if not changed:
         return
-    with reactions(), transaction(run.settings().registry_url) as connection:
+    with reactions(), writing(run.settings().registry_url) as connection:
         for stream in changed:
             streams.note_pause(connection, stream.owner, found[stream.owner])
     known = {stream.paused_dag for stream in wanted}
@@ -104,7 +104,7 @@ def _note(wanted: Sequence[Stream], paused: Collection[str], context: Any) -> No
 def wish_mirror(topic: str, **context: Any) -> None:
     """Wish that the mirror of a topic runs; nothing changes when it should already."""
     run.nothing_asked(**context)
-    with reactions(), transaction(run.settings().registry_url) as connection:
+    with reactions(), writing(run.settings().registry_url) as connection:
         wish_running(connection, names.mirror_owner(topic), streams.MIRROR)
 
 

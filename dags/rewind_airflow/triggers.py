@@ -13,7 +13,7 @@ from rewind.core import lifecycle
 from rewind.core.observing import ROLL_BACK
 from rewind.core.planning.plan import REPAIR
 from rewind.registry import generations, observation, plannings, rewinds, streams, verdicts
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind_airflow import run, supervision
 from rewind_airflow.reactions import reactions
 
@@ -47,7 +47,7 @@ class StartStream(_Trigger):
 
     def execute(self, context: Context) -> None:
         """Wish, then trigger."""
-        with reactions(), transaction(run.settings().registry_url) as connection:
+        with reactions(), writing(run.settings().registry_url) as connection:
             job_id = self.job_id(connection, context)
             stream = supervision.wish_running(connection, job_id, streams.GENERATION)
         if supervision.supervised(context["ti"], stream):
@@ -83,7 +83,7 @@ class TriggerAbort(_Trigger):
     def execute(self, context: Context) -> None:
         """Look at the registry, then trigger or skip."""
         rewind_id = run.rewind_id(context)
-        with reactions(), transaction(run.settings().registry_url) as connection:
+        with reactions(), writing(run.settings().registry_url) as connection:
             kept = why_kept(connection, rewind_id)
             plannings.fail(connection, rewind_id, f"a step of run {context['ti'].run_id} failed")
             answer = None if kept else verdicts.approval(connection, rewind_id)
@@ -107,7 +107,7 @@ class TriggerRollback(_Trigger):
     def execute(self, context: Context) -> None:
         """Look at the registry, then trigger or skip."""
         rewind_id = run.rewind_id(context)
-        with reactions(), transaction(run.settings().registry_url) as connection:
+        with reactions(), writing(run.settings().registry_url) as connection:
             rewind = rewinds.find(connection, rewind_id)
             plan = None if rewind is None else rewinds.read_plan(connection, rewind.plan_id)
             observed = observation.read(connection, rewind_id)

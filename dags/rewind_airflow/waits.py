@@ -19,7 +19,7 @@ from rewind.core.offsets import lower, total
 from rewind.core.planning.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, leases, observation, progress, rewinds, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.registry.observation import Observed
 from rewind.registry.snapshot import snapshot
 from rewind.runtime import ownership
@@ -102,7 +102,7 @@ class Supervise(Wait):
         return owner
 
     def _live(self, settings: Settings) -> str:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             found = generations.live(connection, self.pipeline)
         if found is None:
             raise AirflowFailException(f"owner: is empty and {self.pipeline} has no live job. Deploy it, or name one")
@@ -117,7 +117,7 @@ class CatchUp(Wait):
     def over(self, context: Context, settings: Settings) -> bool:
         """Look at both positions, and give up on a candidate that is set aside or does not come closer in time."""
         rewind_id = run.rewind_id(context)
-        with final_reactions(), transaction(settings.registry_url) as connection:
+        with final_reactions(), writing(settings.registry_url) as connection:
             plan = rewinds.read_active(connection, rewind_id)[1]
             if plan.kind == REPAIR:
                 raise AirflowSkipException("a repair has no candidate stream")
@@ -132,7 +132,7 @@ class CatchUp(Wait):
 
     def _settle(self, settings: Settings, rewind_id: str, race: Race, gate: int, since: datetime | None) -> bool:
         evidence = {"behind_live": race.behind_live, "lag": race.lag, "gate": gate, "held_back": total(race.held)}
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             problem = race.quarantined or _late(since, race)
             if problem:
                 steps.end(connection, rewind_id, "catch_up", "failed", {**evidence, "problem": problem})
@@ -162,7 +162,7 @@ class Observe(Wait):
     def over(self, context: Context, settings: Settings) -> bool:
         """Return whether the period is over and the new live job is well, or a person ended it."""
         rewind_id = run.rewind_id(context)
-        with final_reactions(), transaction(settings.registry_url) as connection:
+        with final_reactions(), writing(settings.registry_url) as connection:
             state = rewinds.read(connection, rewind_id).state
             if state == lifecycle.ROLLED_BACK:
                 steps.end(connection, rewind_id, "observe", "failed", {"state": state})
@@ -200,7 +200,7 @@ class Observe(Wait):
             self.log.log(logging.WARNING if observed.differences else logging.INFO, "%s", observed.told())
 
     def _tell_of_drift(self, context: Context, settings: Settings, before: Observed) -> None:
-        with final_reactions(), transaction(settings.registry_url) as connection:
+        with final_reactions(), writing(settings.registry_url) as connection:
             now = observation.read(connection, run.rewind_id(context))
         # Once: with what the first comparison found that found any.
         if now.differences and not before.differences:

@@ -29,7 +29,7 @@ from rewind.local.voice import Voice
 from rewind.local.waiting import Waiting
 from rewind.local.watched import Watched
 from rewind.registry import streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime.kafka.broker import Broker
 from rewind.views import status
 from rewind.views.status import PipelineView, Status
@@ -223,7 +223,7 @@ def drain_earlier(world: World) -> None:
     record = world.folder / "earlier.json"
     earlier = [Names(**body) for body in json.loads(record.read_text())] if record.exists() else []
     gone = [names for names in earlier if names != world.names]
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         for stream in streams.all_of(connection):
             if any(_belongs(stream.owner, old) for old in gone):
                 streams.wish(connection, stream.owner, stream.kind, streams.DRAIN)

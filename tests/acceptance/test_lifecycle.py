@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from examples.demo.driver import living_drivers
 from rewind.local import processes
 from rewind.registry import rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.scenarios.airflow_life import visit
 from tests.scenarios.mirroring import compaction_figures, kill_and_compare
 from tests.support.stage import Stage
@@ -60,7 +60,7 @@ def test_shows_1_and_6_the_demo_from_a_fresh_clone(figure: Figure, project: Path
 
 
 def tell_steps(figure: Figure, clone: Path, rewind_id: str) -> None:
-    with transaction(f"sqlite:///{clone}/.rewind/registry.db") as connection:
+    with writing(f"sqlite:///{clone}/.rewind/registry.db") as connection:
         steps = rewinds.steps_of(connection, rewind_id)
     cpu = {}
     for step in steps:

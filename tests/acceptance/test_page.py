@@ -169,7 +169,7 @@ def test_texts_of_users_are_shown_as_text(installation, site, page):
 @pytest.mark.parametrize("state", ["failed verdict", "standby", "aborted", "quarantined"])
 def test_2_a_text_in_every_field_of_users_is_shown_as_text(installation, site, page, state):
     page_states.seed(installation, state)
-    with database.transaction(installation.registry_url) as connection:
+    with database.writing(installation.registry_url) as connection:
         page_states.hostile(connection)
     for name, place in PLACES.items():
         show(page, site, place)
@@ -189,7 +189,7 @@ def test_an_update_changes_what_changed_and_keeps_the_focus(installation, site, 
     show(page, site, PLACES["rewind"])
     page.run("void (window.kept = document.querySelector('main button'), kept.focus())")
     page.run("void (window.step = document.querySelector('.lifecycle .running'))")
-    with database.transaction(installation.registry_url) as connection:
+    with database.writing(installation.registry_url) as connection:
         rewinds.end_step(connection, REWIND_ID, "backfill", 1, "failed", {"error": "a gap"})
     page.until("document.querySelector('.answer').textContent.includes('backfill failed')")
     assert page.run("step.isConnected && step.className") == "failed"
@@ -266,7 +266,7 @@ def test_the_history_is_searched(installation, site, page):
 
 def test_two_rewinds_are_chosen_in_the_history_and_compared(installation, site, page, artefacts, project):
     page_states.seed(installation, "aborted")
-    with database.transaction(installation.registry_url) as connection:
+    with database.writing(installation.registry_url) as connection:
         rewinds.open_rewind(connection, "rw-other", page_states.plan(reason=HOSTILE))
     show(page, site, "history")
     for number in (0, 1):

@@ -152,7 +152,7 @@ def test_shows_5_two_supervisors_and_a_page_on_hosts_of_their_own(
             url = postgres.another(stack.enter_context(postgres.server()), "rewind")
         settings = make_settings(REWIND_REGISTRY_URL=url)
         database.upgrade(settings.registry_url)
-        with database.transaction(settings.registry_url) as connection:
+        with database.writing(settings.registry_url) as connection:
             streams.wish(connection, OWNER, streams.GENERATION, streams.RUN)
         fleet = Fleet(settings, tmp_path, 22)
         stack.callback(fleet.end)
@@ -371,7 +371,7 @@ def in_files(folder: Path) -> list[tuple[str, bytes]]:
 
 def in_processes(settings: Settings) -> list[tuple[str, bytes]]:
     """Return which drivers hold which secret in their environment or arguments."""
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         held = [leases.read(connection, stream.owner) for stream in streams.all_of(connection)]
     pids = [process.pid for lease in held if lease and lease.holder for process in lease.holder.processes]
     assert pids, "live runs"

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection
 
 from rewind.registry import database
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.support import postgres
 from tests.support import registry as registry_of_tests
 from tests.support.fakes import installation
@@ -78,5 +78,5 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def registry(url: str) -> Iterator[Connection]:
     """A transaction in an empty registry."""
-    with transaction(url) as connection:
+    with writing(url) as connection:
         yield connection

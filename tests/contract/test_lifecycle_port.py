@@ -12,7 +12,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.model import Batch
 from rewind.core.planning.plan import Request
 from rewind.registry import generations, progress, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime import planner_reads
 from tests.support.fake_ports import FakeLifecycle
 from tests.support.fakes import PIPELINE, generation, installation, plan
@@ -27,11 +27,11 @@ class RealLifecycle(planner_reads.Lifecycle):
     """The real one, with what steps and streams record."""
 
     def create(self, made):
-        with transaction(self._url) as connection:
+        with writing(self._url) as connection:
             generations.create(connection, made, None)
 
     def point(self, job_id):
-        with transaction(self._url) as connection:
+        with writing(self._url) as connection:
             pipeline = generations.read(connection, job_id).pipeline
             live = generations.live(connection, pipeline)
             if live is None:
@@ -40,15 +40,15 @@ class RealLifecycle(planner_reads.Lifecycle):
                 generations.switch(connection, pipeline, live[0].job_id, job_id, live[1], timedelta(hours=1))
 
     def commit(self, job_id, batch):
-        with transaction(self._url) as connection:
+        with writing(self._url) as connection:
             progress.record(connection, job_id, 1, batch)
 
     def open_rewind(self, pipeline, rewind_id):
-        with transaction(self._url) as connection:
+        with writing(self._url) as connection:
             rewinds.open_rewind(connection, rewind_id, plan(request=Request(pipeline)))
 
     def close_rewind(self, pipeline):
-        with transaction(self._url) as connection:
+        with writing(self._url) as connection:
             rewinds.close(connection, rewinds.active_of(connection, pipeline).id, lifecycle.FINISHED)
 
 

@@ -17,7 +17,7 @@ from rewind.core.model import MirrorReader
 from rewind.core.offsets import OffsetRange as R
 from rewind.core.offsets import ends, starts
 from rewind.core.periods import Period, Strays, milliseconds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 from rewind.steps.mirroring.mirror import Writer
 from tests.support.fake_ports import FakeMirror
@@ -57,7 +57,7 @@ class RealMirror(mirror_reader.Mirror):
 
     def record_deletion(self, topic, partition, gone):
         found = mirror_reader.Broker(self._settings).topic(topic)
-        with transaction(self._settings.registry_url) as connection:
+        with writing(self._settings.registry_url) as connection:
             mirror_log.record_deletion(connection, topic, found.id, partition, gone, "asked for")
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
 from rewind.registry import database, generations, rewinds, schema
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.snapshot import snapshot
 from tests.support import fakes
 from tests.support.registry import G1, G2, a_plan, create
@@ -30,24 +30,24 @@ def test_a_registry_of_newer_code_is_refused(registry):
 
 def test_a_transaction_is_whole_or_nothing(url):
     def half_done():
-        with transaction(url) as connection:
+        with writing(url) as connection:
             create(connection)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         half_done()
 
-    with transaction(url) as connection:
+    with writing(url) as connection:
         assert generations.find(connection, G1) is None
 
 
 def test_a_registry_that_stays_locked_asks_for_a_retry(url):
     with (
-        transaction(url),
+        writing(url),
         ThreadPoolExecutor(1) as other,
         pytest.raises(RetryError, match=r"^registry .*: (database is locked|.* lock timeout)$"),
     ):
-        other.submit(lambda: transaction(url, patience=20).__enter__()).result(20)
+        other.submit(lambda: writing(url, patience=20).__enter__()).result(20)
 
 
 def test_on_a_server_one_that_falls_silent_within_a_transaction_loses_it(url, monkeypatch):
@@ -57,20 +57,20 @@ def test_on_a_server_one_that_falls_silent_within_a_transaction_loses_it(url, mo
     monkeypatch.setattr(database, "FROZEN_MILLISECONDS", 200)
 
     def frozen():
-        with transaction(url) as connection:
+        with writing(url) as connection:
             create(connection)
             with ThreadPoolExecutor(1) as other:
                 # Gets the lock of the one writer, though nobody gave it back.
-                other.submit(lambda: transaction(url, patience=10_000).__enter__()).result(20)
+                other.submit(lambda: writing(url, patience=10_000).__enter__()).result(20)
             generations.find(connection, G1)
 
     with pytest.raises(RetryError, match=r"^registry .*: (.*idle.in.transaction.*|.*connection.*closed.*)$"):
         frozen()
-    with transaction(url) as connection:
+    with writing(url) as connection:
         assert generations.find(connection, G1) is None
 
 
-@pytest.mark.parametrize("opened", [transaction, snapshot])
+@pytest.mark.parametrize("opened", [writing, snapshot])
 @pytest.mark.parametrize(
     ("url", "told"),
     [

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import create_engine, delete, insert, update
 
 from rewind.registry import database, leases, schema, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.views import change_count
 from tests.support.registry import G1
 
@@ -27,7 +27,7 @@ WATCHED = sorted(
 def test_each_change_of_what_is_shown_is_counted(url):
     for name in WATCHED:
         table = schema.metadata.tables[name]
-        with transaction(url) as connection:
+        with writing(url) as connection:
             for parent in {key.column.table for key in table.foreign_keys} - {table}:
                 connection.execute(insert(parent).values(values(parent)))
         for statement in (insert(table).values(values(table)), update(table).values(values(table)), table.delete()):
@@ -36,7 +36,7 @@ def test_each_change_of_what_is_shown_is_counted(url):
             with create_engine(url).begin() as connection:
                 connection.execute(statement)
             assert change_count.number(url) == before + 1, statement
-        with transaction(url) as connection:
+        with writing(url) as connection:
             for parent in {key.column.table for key in table.foreign_keys}:
                 connection.execute(delete(parent))
 
@@ -50,13 +50,13 @@ def test_what_is_rolled_back_is_not_counted(url):
 
 
 def test_a_lease_that_is_renewed_changes_nothing(url):
-    with transaction(url) as connection:
+    with writing(url) as connection:
         token = leases.take(connection, G1, leases.this_driver())
     before = change_count.number(url)
-    with transaction(url) as connection:
+    with writing(url) as connection:
         leases.renew(connection, G1, token)
     assert change_count.number(url) == before
-    with transaction(url) as connection:
+    with writing(url) as connection:
         leases.give_back(connection, G1, token)
     assert change_count.number(url) == before + 1
 

@@ -9,7 +9,7 @@ import pytest
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.registry import generations, rewinds
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from tests.support.registry import G1, G2, G3, NAME, a_plan, create, deployed, raced
 
 GRACE = timedelta(hours=1)
@@ -156,14 +156,14 @@ def test_a_rollback_is_one_more_switch_and_forward_again_too(registry):
 
 
 def test_a_switch_to_what_may_not_live_moves_nothing(url):
-    with transaction(url) as connection:
+    with writing(url) as connection:
         deployed(connection)
         generations.move(connection, G2, lifecycle.ABORTED)
 
-    with pytest.raises(RefusedError, match="is aborted and cannot become live"), transaction(url) as connection:
+    with pytest.raises(RefusedError, match="is aborted and cannot become live"), writing(url) as connection:
         switch(connection)
 
-    with transaction(url) as connection:
+    with writing(url) as connection:
         assert generations.live(connection, "visits_converter")[1] == 1
         assert states(connection) == {"g1": "live", "g2": "aborted"}
 
@@ -180,30 +180,30 @@ def test_a_new_cut_over_ends_the_grace_of_older_standbys_alone(registry):
 
 
 def test_of_racing_switches_one_wins(url):
-    with transaction(url) as connection:
+    with writing(url) as connection:
         deployed(connection)
         for number in (3, 4, 5):
             create(connection, number, lifecycle.STANDBY)
 
     def act(number):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             return switch(connection, new=f"visits_converter-g{number + 2}")
 
     outcome = raced(act, 4)
     assert sorted(map(str, outcome)) == ["2", "WorldMovedError", "WorldMovedError", "WorldMovedError"]
-    with transaction(url) as connection:
+    with writing(url) as connection:
         assert list(states(connection).values()).count("live") == 1
         assert generations.live(connection, "visits_converter")[0].job_id == f"visits_converter-g{outcome.index(2) + 2}"
 
 
 def test_of_racing_candidates_and_rewinds_one_is_made(url):
     def candidate(number):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             create(connection, number + 1)
             return "made"
 
     def rewind(number):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             rewinds.open_rewind(connection, f"rw-{number}", a_plan())
             return "made"
 

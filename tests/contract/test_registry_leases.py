@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from rewind.core.errors import LeaseHeldError, LeaseLostError
 from rewind.registry import leases, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.leases import Holder, Process
 from tests.support.registry import raced
 
@@ -100,7 +100,7 @@ def test_what_becomes_known_of_a_holder_is_noted_for_its_token_alone(registry):
 
 def test_of_racing_drivers_one_takes_the_lease(url):
     def act(_):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             return leases.take(connection, OWNER, leases.this_driver())
 
     assert sorted(map(str, raced(act, 4))) == ["1", "LeaseHeldError", "LeaseHeldError", "LeaseHeldError"]
@@ -108,7 +108,7 @@ def test_of_racing_drivers_one_takes_the_lease(url):
 
 def test_of_racing_drivers_of_a_dead_one_each_token_is_handed_out_once(url):
     def act(_):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             return leases.take(connection, OWNER, GONE)
 
     assert sorted(raced(act, 4)) == [1, 2, 3, 4]

@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, DateTime, Float, Integer, String, delete, ins
 from rewind.core.errors import RefusedError
 from rewind.core.model import Batch
 from rewind.registry import database, generations, progress, schema
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.views import change_count
 from tests.support.registry import G1, create
 
@@ -33,7 +33,7 @@ def differences(url):
 def first_release(url):
     """Make the registry of the first release: a pipeline that is live and has committed a batch."""
     database.upgrade(url)
-    with transaction(url) as connection:
+    with writing(url) as connection:
         for name in LATER:
             schema.metadata.tables[name].drop(connection)
         for name in ("late_watermark", "closing_watermark"):
@@ -46,14 +46,14 @@ def test_from_nothing(bare_url):
     for _ in range(2):
         database.upgrade(bare_url)
     assert differences(bare_url) == []
-    with transaction(bare_url) as connection:
+    with writing(bare_url) as connection:
         assert set(inspect(connection).get_table_names()) == {*schema.metadata.tables, "alembic_version"}
         assert connection.execute(select(schema.protocol.c.number)).scalars().all() == [schema.PROTOCOL]
         assert connection.execute(select(schema.changes.c.number)).scalars().all() == [0]
 
 
 def test_from_the_first_release_with_what_it_has_recorded(own_url):
-    with transaction(own_url) as connection:
+    with writing(own_url) as connection:
         made = create(connection)
         generations.set_first(connection, G1)
         progress.record(connection, G1, 1, Batch(4, {0: 5}, {0: 9}, 4, now()))
@@ -63,17 +63,17 @@ def test_from_the_first_release_with_what_it_has_recorded(own_url):
 
     database.upgrade(own_url)
     assert differences(own_url) == []
-    with transaction(own_url) as connection:
+    with writing(own_url) as connection:
         assert generations.live(connection, "visits_converter")[0].frozen == made.frozen
         assert progress.newest(connection, G1).closing_watermark == 0
     before = change_count.number(own_url)
-    with transaction(own_url) as connection:
+    with writing(own_url) as connection:
         progress.record(connection, G1, 1, Batch(5, {0: 9}, {0: 12}, 3, now(), 1, 2))
     assert change_count.number(own_url) > before
 
 
 def test_a_registry_of_a_newer_release_is_left_alone(own_url):
-    with transaction(own_url) as connection:
+    with writing(own_url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(RefusedError, match=r"registry: was migrated by a newer release .*9999"):
         database.upgrade(own_url)
@@ -81,7 +81,7 @@ def test_a_registry_of_a_newer_release_is_left_alone(own_url):
 
 def undo_triggers(url):
     """Drop what counts changes, which the first release had not."""
-    with transaction(url) as connection:
+    with writing(url) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("DROP FUNCTION rewind_changed() CASCADE"))
             return

@@ -7,7 +7,7 @@ from sqlalchemy import delete, insert, select
 
 from rewind.core.errors import RefusedError, RetryError
 from rewind.registry import generations, schema
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.snapshot import snapshot
 from rewind.views import counters, status
 from tests.support import page_states
@@ -22,7 +22,7 @@ def there(connection):
 def test_a_view_shows_one_instant(url):
     with snapshot(url) as connection:
         assert there(connection) == []
-        with transaction(url) as writer:
+        with writing(url) as writer:
             create(writer)
         assert there(connection) == []
     with snapshot(url) as connection:
@@ -30,7 +30,7 @@ def test_a_view_shows_one_instant(url):
 
 
 def test_a_view_neither_waits_for_a_writer_nor_sees_what_it_may_take_back(url):
-    with transaction(url) as writer:
+    with writing(url) as writer:
         create(writer)
         with snapshot(url) as connection:
             assert there(connection) == []
@@ -50,7 +50,7 @@ def test_where_no_registry_is_a_view_says_so(bare_url):
 
 def copied(source, target):
     """Copy all that a registry holds into an empty one."""
-    with transaction(source) as old, transaction(target) as new:
+    with writing(source) as old, writing(target) as new:
         for table in (schema.changes, schema.protocol):
             new.execute(delete(table))
         for table in schema.metadata.sorted_tables:

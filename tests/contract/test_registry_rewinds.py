@@ -9,7 +9,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.core.planning.plan import Request
 from rewind.registry import rewinds, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.support.registry import G1, G2, a_plan, raced
 
 # --- plans and rewinds
@@ -123,11 +123,11 @@ def test_a_fact_is_fixed_once(registry):
 
 def test_of_racing_values_one_is_fixed_and_racing_attempts_are_counted_once_each(url):
     def fixed(number):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             return rewinds.fix(connection, "rw-1", "handoff", number)
 
     def attempt(_):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             return rewinds.begin_step(connection, "rw-1", "backfill")
 
     assert len(set(raced(fixed, 4))) == 1

@@ -25,7 +25,7 @@ from rewind.core.model import Generation  # noqa: E402
 from rewind.core.planning.plan import Plan, Request, sealed  # noqa: E402
 from rewind.declared import pipelines  # noqa: E402
 from rewind.registry import database, generations, rewinds, verdicts  # noqa: E402
-from rewind.registry.database import now, transaction  # noqa: E402
+from rewind.registry.database import now, writing  # noqa: E402
 from rewind.runtime.drivers import bundle  # noqa: E402
 from tests.support.airflow_page import airflow, client, fresh, page, site  # noqa: E402, F401
 
@@ -113,7 +113,7 @@ def opened(installation, rewind_id):
                 dead_letter_topic="visits_out-g2-dead",
             )
         )
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             _generation(connection, 1)
             generations.set_first(connection, "visits-g1")
             rewinds.open_rewind(connection, rewind_id, plan)
@@ -139,7 +139,7 @@ def judged(installation, rewind_id):
 
     def make(verdict):
         made = verdicts.Verdict(1, 1, verdict, {0: 0}, {0: 10}, {"equal": 9, "changed": 1}, [{"a": "`"}], "why", now())
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             verdicts.store(connection, rewind_id, made)
 
     return make

@@ -12,7 +12,7 @@ from rewind_airflow.approval import Approve
 from sqlalchemy import update
 
 from rewind.registry import generations, plannings, rewinds, schema, verdicts
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def recorded(installation, rewind_id):
     """Return the approval and the newest attempt at the step as they stand in the registry."""
 
     def read():
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             steps = [s for s in rewinds.steps_of(connection, rewind_id) if s.step == "approve"]
             return verdicts.approval(connection, rewind_id), steps[-1] if steps else None
 
@@ -125,10 +125,10 @@ def two_needed(opened, installation, rewind_id, judged):
     """A rewind that ada asked for, which passed, of a pipeline that asks for a second person, or has another rule."""
 
     def make(rule=None, **asked):
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             plannings.ask(connection, rewind_id, "visits", "", dry_run=False, person="ada")
         opened(**asked)
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             live = generations.read(connection, "visits-g1").frozen
             changed = {**live, "config": {**live["config"], **(rule or {"four_eyes": True})}}
             connection.execute(update(schema.generations).values(frozen=changed))

@@ -23,7 +23,7 @@ from rewind.core.nights import Known, Night, Sample
 from rewind.core.offsets import OffsetRange, total
 from rewind.registry import generations
 from rewind.registry import nightly_replays as log
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime.drivers import bundle
 
 PARIS = {nights.ZONE: "Europe/Paris", nights.SCHEDULE: "30 2 * * *"}
@@ -115,7 +115,7 @@ def live(installation, monkeypatch, tmp_path):
         frozen = {"config": {"source_topic": "clicks", "output_topic": "visits_out"}}
         outputs = ("visits_out-g1", "visits_out-g1-dead")
         made = Generation("visits-g1", "visits", lifecycle.CANDIDATE, "t", code.hash, frozen, {0: 0}, {0: 0}, *outputs)
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             generations.create(connection, made, None)
             generations.set_first(connection, "visits-g1")
         return folder
@@ -129,7 +129,7 @@ def asked(sample=None):
 
 def recorded(installation, state, reason="", fields=None, sample=None):
     """Record how a night ended, as its main does."""
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         begun = log.begin(connection, asked(sample), {0: OffsetRange(0, 9)}, "r1", "visits-g1")
         log.finish(connection, begun.replay_id, state, reason, {"rows": 9}, fields or {}, None)
 
@@ -147,7 +147,7 @@ def test_a_night_is_submitted_with_the_live_jobs_code_and_those_that_were_missed
     installation, night, live, spark_submit
 ):
     submits, folder = spark_submit(), live()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         three = Night("visits", START - 3 * DAY, START - 2 * DAY, "2025-09-01", Sample())
         log.miss(connection, three, {0: OffsetRange(0, 5)}, "r0", "no run came")
     night["params"] = {"partitions": [1, 0], "share": 0.5}
@@ -209,7 +209,7 @@ def test_code_from_before_there_were_nights_is_told_as_not_replayed(installation
     with pytest.raises(AirflowSkipException, match="frozen before there were nightly replays"):
         replay().execute(night)
     assert submits() == ""
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         found = log.find(connection, asked())
     assert (found.state, found.attempt, found.job_id) == (rules.NOT_REPLAYED, 0, None)
 
@@ -225,7 +225,7 @@ def test_c27_another_sample_of_a_date_is_another_report(installation):
     """A clear with other parameters, which Airflow gives to the run, never overwrites what was answered before."""
     recorded(installation, rules.CONSISTENT, sample=Sample((0,)))
     recorded(installation, rules.DRIFTED, "1 changed", sample=Sample((1,)))
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         found = {night.sample.partitions: night for night in log.newest(connection, 10)}
         whole = log.find(connection, asked())
     assert {partitions: (night.state, night.attempt) for partitions, night in found.items()} == {
@@ -237,7 +237,7 @@ def test_c27_another_sample_of_a_date_is_another_report(installation):
 
 
 def test_a_night_that_died_is_told_by_the_next(installation):
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         died = log.begin(connection, asked(), {0: OffsetRange(0, 9)}, "r1", "visits-g1")
         later = Night("visits", START + DAY, START + 2 * DAY, "2025-09-05", Sample())
         begun = log.begin(connection, later, {0: OffsetRange(9, 12)}, "r2", "visits-g1")

@@ -16,7 +16,7 @@ from rewind_airflow.waits import Observe, Supervise
 from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
 from rewind.registry import observation
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime.drivers import supervise
 from tests.support.recorder import Recorder
 
@@ -77,7 +77,7 @@ def test_a_pass_that_needs_no_person_is_not_told(context, told, opened, judged):
 
 def look(installation, rewind_id, attempt, **differences):
     counts = {"rows": 9, **differences}
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         made = observation.Look(waits.timedelta(seconds=attempt), Frontier({0: 1}), counts, differences, [])
         observation.record(connection, rewind_id, attempt, made)
         return observation.read(connection, rewind_id)

@@ -166,7 +166,7 @@ def test_a_viewer_acts_on_nothing(client, site, action):
         403,
         f"running {offers.dag_of(action, 'visits')} is not allowed to you",
     )
-    with database.transaction(site.registry_url) as connection:
+    with database.writing(site.registry_url) as connection:
         assert rewinds.controls(connection, REWIND_ID) == (False, None)
 
 
@@ -227,7 +227,7 @@ def test_who_may_run_the_dag_pauses_and_throttles(client, site):
         409,
         f"action: pause is not possible for {REWIND_ID} now. Look at the page again",
     )
-    with database.transaction(site.registry_url) as connection:
+    with database.writing(site.registry_url) as connection:
         assert rewinds.controls(connection, REWIND_ID) == (True, 500)
 
 
@@ -342,7 +342,7 @@ def test_what_did_not_change_is_not_sent_again(client, site):
     first = asked.get("/rewind/api/overview")
     again = asked.get("/rewind/api/overview", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    with database.transaction(site.registry_url) as connection:
+    with database.writing(site.registry_url) as connection:
         page_states.begun(connection)
     assert asked.get("/rewind/api/overview", headers={"If-None-Match": first.headers["etag"]}).status_code == 200
 

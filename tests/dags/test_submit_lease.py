@@ -12,7 +12,7 @@ from rewind_airflow.submits import AbortSubmit, StepSubmit
 
 from rewind.core.errors import RetryError
 from rewind.registry import leases, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime.drivers import step_lease
 from tests.support import stub_submit
 from tests.support.stub_submit import CLUSTER, HERE
@@ -56,14 +56,14 @@ def cut_off(opened, context, stub, monkeypatch):
 
 
 def held(installation, rewind_id):
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         found = leases.read(connection, f"{rewind_id}.backfill")
     return found.holder
 
 
 def finish(installation, rewind_id, stub):
     """Mark the step as done when the cluster is next asked."""
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         attempt = rewinds.begin_step(connection, rewind_id, "backfill")
         rewinds.end_step(connection, rewind_id, "backfill", attempt, "done", {})
     stub.state("FINISHED")

@@ -26,7 +26,7 @@ from rewind_airflow.submits import (
 from rewind.core.errors import RefusedError
 from rewind.declared import forms
 from rewind.registry import plannings, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.views import change_count
 
 CONNECTION = "AIRFLOW_CONN_SPARK_DEFAULT"
@@ -87,7 +87,7 @@ def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
     form_filled["dag_run"].triggering_user_name = "ada"
     plan = PlanSubmit(task_id="plan", pipeline="visits")
     plan.errand(form_filled, installation)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         (known,) = plannings.being_made(connection, "visits")
         assert (known.id, known.reason, known.dry_run) == (rewind_id, "wrong day", True)
         assert rewinds.asked_by(connection, rewind_id) == "ada"
@@ -103,7 +103,7 @@ def test_a_plan_makes_its_rewind_known_and_does_not_begin_once_it_is_aborted(
 @pytest.mark.shows("secure", id_of_another_abort="refused")
 def test_an_abort_leaves_alone_what_is_no_rewind_of_its_pipeline(installation, opened, form_filled, rewind_id):
     opened()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         plannings.ask(connection, "rw-0123456789", "orders", "", dry_run=False)
     before = change_count.number(installation.registry_url)
     for named, pipeline, told in (
@@ -167,7 +167,7 @@ def test_a_step_of_a_small_plan_does_without_the_second_compiler(opened, context
 
 def test_a_marker_of_an_earlier_attempt_proves_nothing(installation, opened, context, spark_submit, rewind_id):
     opened()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         rewinds.end_step(
             connection, rewind_id, "backfill", rewinds.begin_step(connection, rewind_id, "backfill"), "done", {}
         )
@@ -205,7 +205,7 @@ def test_cpu_of_the_process_tree_is_recorded(installation, opened, context, spar
     opened()
     spark_submit(0, mark=f"{rewind_id} spin_up")
     StepSubmit(task_id="spin_up").execute(context)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         (step,) = rewinds.steps_of(connection, rewind_id)
     assert 0.01 <= step.cpu_seconds <= 10
 
@@ -270,7 +270,7 @@ def test_a_step_of_a_rewind_that_has_ended_submits_nothing(
 ):
     opened()
     submits = spark_submit()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         rewinds.close(connection, rewind_id, state)
     with pytest.raises(raised, match=f"{rewind_id} is {state}"):
         StepSubmit(task_id="cut_over").execute(context)

@@ -24,7 +24,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.horizon import Frontier
 from rewind.declared import forms
 from rewind.registry import generations, observation, plannings, rewinds, schema, streams, verdicts
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.observation import Look
 
 
@@ -65,7 +65,7 @@ def test_a_candidate_is_wished_for_recorded_and_supervised(installation, opened,
     opened()
     run = started(StartCandidate(task_id="start_candidate", pipeline="visits"))
     assert run == ("stream_visits", "visits-g2.1", {"owner": "visits-g2"})
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert streams.needed(connection, "visits-g2").wish == "run"
         assert [(s.step, s.state) for s in rewinds.steps_of(connection, rewind_id)] == [("start_candidate", "done")]
 
@@ -100,7 +100,7 @@ def test_a_pipeline_without_live_job_starts_nothing(installation, context):
 
 def test_who_watches_starts_what_should_run_and_has_no_supervisor(installation, context):
     kinds = {"mirror-clicks": streams.MIRROR, "mirror-other": streams.MIRROR}
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         for owner in ("mirror-clicks", "mirror-other", "visits-g1", "visits-g2", "visits-g3", "visits-g4"):
             streams.wish(connection, owner, kinds.get(owner, streams.GENERATION), streams.RUN)
         streams.wish(connection, "visits-g3", streams.GENERATION, streams.DRAIN)
@@ -131,12 +131,12 @@ def two_streams(installation, monkeypatch):
     """Streams of two pipelines that should run, one of them with a standby; return what was told and what is kept."""
     told = []
     monkeypatch.setattr(supervision.notify, "tell", lambda _, kind, text: told.append((kind, text)))
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         for owner in ("carts-g1", "visits-g1", "visits-g2"):
             streams.wish(connection, owner, streams.GENERATION, streams.RUN)
 
     def kept():
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             return {stream.owner: stream.paused_dag for stream in streams.all_of(connection)}
 
     return told, kept
@@ -166,7 +166,7 @@ def test_a_paused_dag_is_told_once_and_kept_until_it_is_switched_on(two_streams,
 def test_a_stream_that_comes_to_a_paused_dag_is_kept_and_not_told_again(two_streams, watch, installation):
     told, kept = two_streams
     watch(FakeRuns((), {"stream_visits"}))
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         streams.wish(connection, "visits-g3", streams.GENERATION, streams.RUN)
     watch(FakeRuns((), {"stream_visits"}))
     assert (len(told), kept()["visits-g3"]) == (1, "stream_visits")
@@ -184,14 +184,14 @@ def test_a_dag_that_is_gone_is_not_paused_and_an_airflow_that_is_away_says_nothi
 
 def test_wishing_for_a_mirror_again_forgives_it_nothing(installation, context):
     supervision.wish_mirror("clicks", **context)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         streams.count_failure(connection, "mirror-clicks", "boom")
     supervision.wish_mirror("clicks", **context)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert streams.needed(connection, "mirror-clicks").failures == 1
         streams.wish(connection, "mirror-clicks", streams.MIRROR, streams.DRAIN)
     supervision.wish_mirror("clicks", **context)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert streams.needed(connection, "mirror-clicks").wish == "run"
 
 
@@ -204,7 +204,7 @@ def test_a_failed_rewind_is_aborted(opened, started, rewind_id):
 def test_the_reason_of_a_rejection_is_handed_on(installation, opened, judged, started, rewind_id):
     opened()
     judged("pass")
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         verdicts.answer(connection, rewind_id, "reject", "ada", "too many")
     conf = started(TriggerAbort(task_id="abort", pipeline="visits"))[2]
     assert conf["reason"] == "rejected by ada: too many"
@@ -217,14 +217,14 @@ def test_a_run_that_opened_no_rewind_takes_nothing_back(installation, context, t
 
 
 def test_a_run_that_opened_no_rewind_is_no_longer_planning(installation, context, rewind_id):
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         plannings.ask(connection, rewind_id, "visits", "", dry_run=False)
         attempt = rewinds.begin_step(connection, rewind_id, "plan")
         rewinds.end_step(connection, rewind_id, "plan", attempt, "failed", {"error": "RefusedError: from: is bad"})
         assert [one.id for one in plannings.being_made(connection)] == [rewind_id]
     with pytest.raises(AirflowSkipException, match="was never opened"):
         TriggerAbort(task_id="abort", pipeline="visits").execute(context)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert plannings.being_made(connection) == []
         with pytest.raises(RefusedError, match=f"{rewind_id} was not planned: RefusedError: from: is bad"):
             rewinds.read(connection, rewind_id)
@@ -233,7 +233,7 @@ def test_a_run_that_opened_no_rewind_is_no_longer_planning(installation, context
 @pytest.mark.parametrize("moved", ["pointer", "fact"])
 def test_a_switched_rewind_is_never_aborted(installation, opened, context, rewind_id, moved):
     plan = opened()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         if moved == "pointer":
             generations.switch(connection, "visits", "visits-g1", plan.job_id, 1, timedelta(hours=1))
         else:
@@ -243,7 +243,7 @@ def test_a_switched_rewind_is_never_aborted(installation, opened, context, rewin
 
 
 def observed(installation, rewind_id, **differences):
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         look = Look(timedelta(minutes=1), Frontier({0: 10}), {"rows": 5}, differences, [])
         observation.record(connection, rewind_id, 1, look)
 
@@ -266,7 +266,7 @@ def test_differences_start_one_rollback_a_rewind_when_asked_to(installation, ope
 def test_otherwise_nothing_is_rolled_back(installation, opened, context, rewind_id, asked, differences, state):
     opened(on_difference=asked)
     observed(installation, rewind_id, **differences)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         if state != "active":
             rewinds.close(connection, rewind_id, state)
     with pytest.raises(AirflowSkipException):
@@ -277,7 +277,7 @@ def test_otherwise_nothing_is_rolled_back(installation, opened, context, rewind_
 def announcing(context, installation, opened):
     """A switched rewind whose epoch 2 is to be announced, and the task that does it."""
     opened()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=2, body={}))
     context["outlet_events"] = {live_asset("visits"): SimpleNamespace(extra={})}
     return Announce(task_id="announce", pipeline="visits")
@@ -301,12 +301,12 @@ def emitted(context):
 def test_a_switch_is_announced_with_its_epoch(announcing, context, installation):
     announcing.execute(context)
     assert emitted(context) == {"job_id": "visits-g2", "epoch": 2, "output_topic": "visits_out-g2"}
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert connection.execute(select(schema.announcements.c.asset_at)).scalar_one() is not None
 
 
 def test_a_switch_that_compared_nothing_is_announced_so(announcing, context, installation):
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         connection.execute(update(schema.announcements).values(body={"not_compared": "live is dead"}))
     announcing.execute(context)
     assert emitted(context) == {
@@ -340,7 +340,7 @@ def test_a_rollback_is_announced_with_what_it_went_back_to(context, installation
     with pytest.raises(AirflowFailException, match="the registry has no rollback rb-"):
         task.execute(context)
     rollback_id = forms.rollback_id(context["ti"].dag_id, context["ti"].run_id)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=3, body={}))
         rewinds.fix(connection, rollback_id, "rollback", {"epoch": 3, "to": "visits-g1"})
     task.execute(context)
@@ -362,7 +362,7 @@ def test_of_a_shared_output_the_event_names_what_readers_read(context, installat
     monkeypatch.setattr(rewinds, "read_plan", lambda *_: shared)
     frozen = {"config": {**shared.config, "output_topic": "visits_out"}}
     rollback_id = forms.rollback_id(context["ti"].dag_id, context["ti"].run_id)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         connection.execute(update(schema.generations).values(frozen=frozen))
         for epoch in (2, 3):
             connection.execute(insert(schema.announcements).values(pipeline="visits", epoch=epoch, body={}))

@@ -16,7 +16,7 @@ from rewind.core.horizon import Frontier
 from rewind.core.model import Batch, Generation, Topic
 from rewind.core.offsets import OffsetRange
 from rewind.registry import generations, leases, observation, progress, rewinds, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.observation import Look
 from rewind.runtime.drivers import supervise
 from rewind.runtime.drivers.supervise import Sighting
@@ -30,7 +30,7 @@ def steps(installation, rewind_id):
     """Return the attempts at a step: state and evidence of each."""
 
     def read(step):
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             return [(s.state, s.evidence) for s in rewinds.steps_of(connection, rewind_id) if s.step == step]
 
     return read
@@ -143,7 +143,7 @@ def switched(installation, opened, rewind_id):
 
     def make(*, driven, ago=timedelta(0), **asked):
         opened(**asked)
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             rewinds.fix(connection, rewind_id, "cut_over", {"epoch": 2})
             connection.exec_driver_sql("UPDATE facts SET at = ?", (str(now() - ago),))
             streams.wish(connection, "visits-g2", streams.GENERATION, streams.RUN)
@@ -159,14 +159,14 @@ def test_observe_lasts_its_period_and_until_the_new_job_is_well(
 ):
     switched(driven=driven, ago=timedelta(seconds=seconds), observe_seconds=60)
     assert Observe(task_id="observe").poke(context) is over
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert rewinds.read(connection, rewind_id).state == ("finished" if over else "active")
     assert [state for state, _ in steps("observe")] == ["done" if over else "running"]
 
 
 def test_observe_ends_when_a_person_says_so(context, switched, installation, rewind_id):
     switched(driven=False, observe_seconds=3_600)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         rewinds.fix(connection, rewind_id, "finish_now", {"by": "ada"})
     assert Observe(task_id="observe").poke(context) is True
 
@@ -179,7 +179,7 @@ def test_observe_without_a_cut_over_on_record_fails_whatever_the_tasks_say(conte
 
 def test_observe_of_a_rewind_that_was_ended_elsewhere_is_over(context, switched, installation, rewind_id, steps):
     switched(driven=True)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         rewinds.close(connection, rewind_id, "aborted")
     assert Observe(task_id="observe").poke(context) is True
     assert steps("observe") == []
@@ -187,7 +187,7 @@ def test_observe_of_a_rewind_that_was_ended_elsewhere_is_over(context, switched,
 
 def test_observe_of_a_rewind_that_was_rolled_back_is_red(context, switched, installation, rewind_id):
     switched(driven=True)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         rewinds.close(connection, rewind_id, "rolled_back")
     with pytest.raises(AirflowFailException, match=f"rewind {rewind_id} was rolled back"):
         Observe(task_id="observe").poke(context)
@@ -202,7 +202,7 @@ def compared(installation, rewind_id, monkeypatch):
     submits = []
 
     def make(differences, up_to=5):
-        with transaction(installation.registry_url) as connection:
+        with writing(installation.registry_url) as connection:
             body = {"epoch": 2, "frontier": observation.to_json(Frontier({0: up_to}))}
             connection.execute(update(schema.facts).where(schema.facts.c.name == "cut_over").values(value=body))
             for job in ("visits-g1", "visits-g2"):
@@ -211,7 +211,7 @@ def compared(installation, rewind_id, monkeypatch):
         def submit(operator, context):
             assert (operator.job, run.rewind_id(context)) == ("recheck", rewind_id)
             submits.append(operator.job)
-            with transaction(installation.registry_url) as connection:
+            with writing(installation.registry_url) as connection:
                 after = now() - rewinds.fact_at(connection, rewind_id, "cut_over")
                 counts = {"rows": 5, **differences}
                 look = Look(after, Frontier({0: 10}), counts, differences, [{"class": "changed"}])
@@ -260,7 +260,7 @@ def test_observe_compares_nothing_when_nothing_was_to_be_compared(context, switc
 def test_observe_compares_nothing_when_a_person_ends_it(context, switched, compared, installation, rewind_id):
     switched(driven=True, ago=timedelta(seconds=61), observe_seconds=600)
     submits = compared({})
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         rewinds.fix(connection, rewind_id, "finish_now", True)
     assert Observe(task_id="observe").poke(context) is True
     assert submits == []
@@ -275,7 +275,7 @@ def test_observe_is_red_when_differences_appear_and_a_rollback_was_asked_for(
     with pytest.raises(AirflowFailException, match="DIFFERENCES: 3 changed: the rewind asks to roll back"):
         Observe(task_id="observe").poke(context)
     assert [state for state, _ in steps("observe")] == ["failed"]
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         # It is the rollback that ends it: until then the standby is watched.
         assert rewinds.read(connection, rewind_id).state == "active"
 
@@ -295,7 +295,7 @@ def test_supervise_ends_when_drained(installation, opened, context, monkeypatch,
 @pytest.mark.parametrize("owner", ["orders-g1", "visits-g9"])
 def test_supervise_leaves_alone_what_is_no_job_of_its_pipeline(installation, opened, context, monkeypatch, owner):
     opened()
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         config = {"source_topic": "carts", "output_topic": "orders_out"}
         made = Generation("orders-g1", "orders", "candidate", "t", "b", {"config": config}, {0: 0}, None, "out", "dead")
         generations.create(connection, made, None)

@@ -21,7 +21,7 @@ from rewind.core.offsets import Ranges
 from rewind.core.planning import chunks
 from rewind.core.settings import Settings
 from rewind.registry import progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime.drivers.guard import Guard
 from rewind.steps.feed.history import History
 from rewind.steps.lifecycle import backfill
@@ -213,7 +213,7 @@ def life_beside_writers(
 def _write(url: str, owner: str, number: int) -> float:
     """Record a batch, and return how many seconds that waited for the registry."""
     begun = time.monotonic()
-    with transaction(url, MOST_MILLISECONDS) as connection:
+    with writing(url, MOST_MILLISECONDS) as connection:
         waited = time.monotonic() - begun
         progress.record(connection, owner, 1, Batch(number, {0: number}, {0: number + 1}, 1, now()))
     return waited

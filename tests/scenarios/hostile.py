@@ -14,7 +14,7 @@ from rewind.core.errors import RefusedError, RewindError
 from rewind.core.model import Batch
 from rewind.core.settings import Settings
 from rewind.registry import database, generations, leases, manifest, progress, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime import collect
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.lifecycle import rollback
@@ -45,7 +45,7 @@ class Land:
             (folder / "checkpoint" / "0").write_text("offsets")
         self.link = self.settings.generations / JOB
         self.link.symlink_to(SIBLING)
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             generations.create(connection, generation(number=1, state=lifecycle.RETIRED), None)
 
     def hostile(self) -> list[tuple[str, str, str | None]]:
@@ -67,7 +67,7 @@ class Land:
 
     def collect(self, kind: str, name: str, resource_id: str | None) -> bool:
         """Collect by a manifest of this one entry; return whether it was refused."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             connection.execute(delete(schema.manifest))
             manifest.name(connection, JOB, kind, name)
             if resource_id is not None:
@@ -118,7 +118,7 @@ def race(settings: Settings, number: int) -> str:
 
 
 def _switched(url: str, number: int) -> dict[str, int]:
-    with transaction(url) as connection:
+    with writing(url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, JOB)
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), None)
@@ -133,7 +133,7 @@ def _switched(url: str, number: int) -> dict[str, int]:
 
 def _driver(url: str, token: int, over: threading.Event) -> None:
     while not over.wait(0.01):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             if streams.needed(connection, JOB).wish == streams.DRAIN:
                 leases.give_back(connection, JOB, token)
                 return
@@ -156,7 +156,7 @@ def _want(start: threading.Barrier, ends: dict[str, str], name: str, body: Any) 
 
 
 def _settled(url: str, ends: dict[str, str]) -> str:
-    with transaction(url) as connection:
+    with writing(url) as connection:
         live, epoch = generations.live(connection, NAME) or (None, 0)
         assert live is not None
         states = {g.job_id: g.state for g in generations.all_of(connection, NAME)}

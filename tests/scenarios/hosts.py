@@ -71,7 +71,7 @@ class Fleet:
 
     def free(self) -> bool:
         try:
-            with database.transaction(self.settings.registry_url, 200):
+            with database.writing(self.settings.registry_url, 200):
                 return True
         except RetryError:
             return False
@@ -99,7 +99,7 @@ class Fleet:
             del self.hosts[name]
             self.look(other)
             self.dead()
-            with database.transaction(self.settings.registry_url) as connection:
+            with database.writing(self.settings.registry_url) as connection:
                 token = declared_dead.held(connection, OWNER).token
             declared_dead.declare(self.settings, OWNER, token, "ann", "its host is gone", stopped=True)
             self.look(other)

@@ -23,7 +23,7 @@ from rewind.core.errors import RetryError, RewindError
 from rewind.core.model import Batch
 from rewind.core.planning.plan import Plan, Request
 from rewind.registry import generations, leases, manifest, progress, rewinds, streams, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.leases import Holder, Process
 from rewind.registry.verdicts import Verdict
 from rewind.runtime import announce, collect
@@ -105,14 +105,14 @@ class World:
     def _end(self, settings: Any, rewind_id: str, step: str, attempt: int, state: str, evidence: Any) -> None:
         # A killed process records nothing of its end.
         if not (state == "failed" and str(evidence).count("Crash:")):
-            with transaction(settings.registry_url) as connection:
+            with writing(settings.registry_url) as connection:
                 rewinds.end_step(connection, rewind_id, step, attempt, state, evidence)
 
     def _alive(self, holder: Holder) -> bool:
         return holder.processes[0].pid in self.drivers.values()
 
     def _drained(self, settings: Any, owner: str, timeout: float = 0) -> None:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             stream = streams.read(connection, owner)
         if stream is not None and stream.wish == streams.RUN and owner in self.drivers:
             raise RetryError(f"{owner} lives on")
@@ -159,7 +159,7 @@ class Lifecycle(RuleBasedStateMachine):
         made = allocate.record(self.settings, first, None)
         source = self.world.broker.described["visits"]
         allocate.make(self.settings, made, self.world._bundle(Path(), "b"), source, source)
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             generations.set_first(connection, made.job_id)
             announce.prepare(connection, NAME, 1, None, made.job_id)
             streams.wish(connection, made.job_id, streams.GENERATION, streams.RUN)
@@ -170,7 +170,7 @@ class Lifecycle(RuleBasedStateMachine):
     def start(self, same: bool) -> None:
         """An actor starts a rewind: one wins while none is active, all others are refused."""
         rewind_id = f"rw-{len(self.rewinds)}"
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             active = rewinds.active_of(connection, NAME)
             live, epoch = generations.live(connection, NAME) or (None, 0)
             assert live is not None
@@ -199,7 +199,7 @@ class Lifecycle(RuleBasedStateMachine):
     def _advance(self, at: str) -> None:
         if not self.rewinds:
             return self.start(same=False)
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             rewind_id = self.rewinds[-1]
             done = {name for name in lifecycle.STEPS if rewinds.last_attempt(connection, rewind_id, name, "done")}
             given, verdict = verdicts.approval(connection, rewind_id), verdicts.newest(connection, rewind_id)
@@ -223,7 +223,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def _backfill(self, n: int) -> None:
         def body(rewind_id: str) -> None:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 rewind, _ = rewinds.read_active(connection, rewind_id)
                 generations.read(connection, rewind.job_id)
                 generations.set_handoff(connection, rewind.job_id, {0: 5, 1: 5})
@@ -234,7 +234,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(n=which)
     def start_candidate(self, n: int) -> None:
         def body(rewind_id: str) -> None:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 rewind, _ = rewinds.read_active(connection, rewind_id)
                 made = generations.read(connection, rewind.job_id)
                 if made.handoff is None or made.state != lifecycle.CANDIDATE:
@@ -247,7 +247,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(n=which, found=st.sampled_from(("pass", "pass", "fail", "error")))
     def validate(self, n: int, found: str) -> None:
         def body(rewind_id: str) -> None:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 rewind, _ = rewinds.read_active(connection, rewind_id)
                 backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
                 at = self._position(connection, rewind.job_id)
@@ -263,7 +263,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(n=which, given=st.sampled_from(("approve", "approve", "reject")), reason=st.sampled_from(("", "known")))
     def answer(self, n: int, given: str, reason: str) -> None:
         def body(rewind_id: str) -> None:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 rewinds.read_active(connection, rewind_id)
                 verdicts.answer(connection, rewind_id, given, "ada", reason)
 
@@ -281,7 +281,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(n=which)
     def end_observation(self, n: int) -> None:
         def body(rewind_id: str) -> None:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 if rewinds.fact(connection, rewind_id, "cut_over") is not None:
                     rewinds.close(connection, rewind_id, lifecycle.FINISHED)
 
@@ -296,7 +296,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(n=st.integers(0, 3), at=crashes(*DELETING))
     def collect(self, n: int, at: str) -> None:
         """An actor collects any job by name, due or not."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             jobs = [g.job_id for g in generations.all_of(connection, NAME)]
             job = jobs[max(-len(jobs), -1 - n)]
             before = generations.read(connection, job).state
@@ -313,7 +313,7 @@ class Lifecycle(RuleBasedStateMachine):
     def grace_ends(self, n: int) -> None:
         standbys = [job for job, state in self._states().items() if state == lifecycle.STANDBY]
         if standbys:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 generations.set_grace(connection, standbys[n % len(standbys)], now() - HOUR)
             self.end_observation(0)
             self.collect(n, "")
@@ -326,7 +326,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule()
     def supervisors_look(self) -> None:
         """Whatever is wished to run and has no driver gets one; what is wished to drain ends."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             wished = {stream.owner: stream.wish for stream in streams.all_of(connection)}
         for owner, wish in wished.items():
             if wish == streams.RUN and owner not in self.world.drivers:
@@ -341,7 +341,7 @@ class Lifecycle(RuleBasedStateMachine):
         states = list(self._states().values())
         assert states.count(lifecycle.LIVE) == 1
         assert states.count(lifecycle.CANDIDATE) <= 1
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             live, epoch = generations.live(connection, NAME) or (None, 0)
             assert live is not None
             assert live.state == lifecycle.LIVE
@@ -358,7 +358,7 @@ class Lifecycle(RuleBasedStateMachine):
     @invariant()
     def what_runs_keeps_what_it_owns(self) -> None:
         states = self._states()
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             for job, state in states.items():
                 if state not in (lifecycle.LIVE, lifecycle.STANDBY):
                     continue
@@ -417,7 +417,7 @@ class Lifecycle(RuleBasedStateMachine):
         return True
 
     def _open(self, rewind_id: str, made: Plan) -> None:
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             rewinds.open_rewind(connection, rewind_id, made)
 
     def _drive(self, job: str) -> None:
@@ -425,7 +425,7 @@ class Lifecycle(RuleBasedStateMachine):
             return
         self.pids += 1
         holder = Holder("here", "boot", (Process(self.pids, 1),), self.pids)
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             leases.take(connection, job, holder)
             at = Batch(self.pids, {0: 0, 1: 0}, {0: 10, 1: 10}, 10, now())
             progress.record(connection, job, self.pids, at)
@@ -435,7 +435,7 @@ class Lifecycle(RuleBasedStateMachine):
         return progress.position(connection, job, None) or {0: 0, 1: 0}
 
     def _states(self) -> dict[str, str]:
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             return {g.job_id: g.state for g in generations.all_of(connection, NAME)}
 
     def _end_all(self) -> None:
@@ -443,11 +443,11 @@ class Lifecycle(RuleBasedStateMachine):
         if not self.seen[1]:
             return
         for rewind_id in self.rewinds:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 if rewinds.fact(connection, rewind_id, "cut_over") is not None:
                     rewinds.close(connection, rewind_id, lifecycle.FINISHED)
             abort.run(self.settings, rewind_id, NAME, "the end")
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             epoch = (generations.live(connection, NAME) or (None, 0))[1]
             for standby in generations.in_state(connection, NAME, lifecycle.STANDBY):
                 generations.set_grace(connection, standby.job_id, now() - HOUR)

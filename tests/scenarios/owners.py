@@ -24,7 +24,7 @@ from rewind.core.model import Generation, Topic
 from rewind.core.pipeline import DELTA, KAFKA, Pipeline
 from rewind.core.planning.plan import Plan, Request
 from rewind.registry import database, generations, manifest, owners, rewinds, schema, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime import collect, tables
 from rewind.steps.generation import allocate
 from rewind.steps.lifecycle import abort, collect_garbage, plan, spin_up
@@ -253,7 +253,7 @@ class Drawn:
             with self._acting(made.job_id):
                 recorded = allocate.record(self.settings, made, None)
                 allocate.make(self.settings, recorded, self.world._bundle(Path(), "b"), self.source, self.source)
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 generations.set_first(connection, made.job_id)
                 streams.wish(connection, made.job_id, streams.GENERATION, streams.RUN)
             self._runs(made.job_id)
@@ -265,7 +265,7 @@ class Drawn:
         owner = names.mirror_owner(self.draw.choice(TOPICS))
 
         def body() -> None:
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 streams.wish(connection, owner, streams.MIRROR, streams.RUN)
 
         self.attempt("mirror", body)
@@ -288,7 +288,7 @@ class Drawn:
         self.attempt("plan", body)
 
     def _plan(self, declared: Pipeline, live: tuple[Generation, int]) -> Plan:
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             job_id = names.job_id(declared.name, generations.next_number(connection, declared.name, "g"))
         return fakes.plan(
             request=Request(declared.name, reason=str(len(self.rewinds))),
@@ -320,7 +320,7 @@ class Drawn:
     def switch(self, name: str) -> None:
         """Make a candidate that is whole live; the old job's grace is over at once."""
         for rewind_id, job_id in self._active(name):
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 made = generations.find(connection, job_id)
                 entries = manifest.read(connection, job_id)
                 live = generations.live(connection, name)
@@ -342,7 +342,7 @@ class Drawn:
 
     def tamper(self, _: str) -> None:
         """Write a thing of one job into the manifest of another, by hand."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             jobs = [g.job_id for name in self.pipelines for g in generations.all_of(connection, name)]
             if len(jobs) < 2 or len(self.tampered) > 1:
                 return
@@ -374,11 +374,11 @@ class Drawn:
         self.broker.positions.setdefault(job_id, {SOURCE: {0: 1}})
 
     def _live(self, name: str) -> tuple[Generation, int] | None:
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             return generations.live(connection, name)
 
     def _active(self, name: str) -> list[tuple[str, str]]:
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             found = rewinds.active_of(connection, name)
         return [] if found is None else [(found.id, found.job_id)]
 
@@ -386,7 +386,7 @@ class Drawn:
 
     def check(self) -> None:
         """Check that nobody touched what is another's, that a name has one owner, and what is there is listed."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             jobs = {g.job_id: g for name in self.pipelines for g in generations.all_of(connection, name)}
             lists = {job: manifest.read(connection, job) for job in jobs}
             mirrors = streams.owners_of(connection, streams.MIRROR)
@@ -467,7 +467,7 @@ class Drawn:
 
     def end(self) -> None:
         """Undo what was done by hand, and collect: what is over must go, and nothing else."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             for job, kind, name in self.tampered:
                 mine = schema.manifest.c.job_id == job
                 mine &= (schema.manifest.c.kind == kind) & (schema.manifest.c.name == name)
@@ -485,7 +485,7 @@ class Drawn:
                 abort.run(self.settings, rewind_id, name, "the end")
         collect_garbage.run(self.settings, dry_run=False)
         self.check()
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             over = [g for name in self.pipelines for g in generations.all_of(connection, name)]
             absent = [
                 (line.kind, line.name, line.resource_id)

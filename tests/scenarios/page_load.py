@@ -42,7 +42,7 @@ def seed(settings: Settings, load: Load) -> None:
         page_states.declare(settings, f"load_{number}")
         for table, row in _of_pipeline(f"load_{number}", load, at):
             rows.setdefault(table, []).append(row)
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         for table in sorted(rows, key=schema.metadata.sorted_tables.index):
             connection.execute(insert(table), rows[table])
 

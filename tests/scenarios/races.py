@@ -12,7 +12,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.planning.plan import Request
 from rewind.registry import database, generations, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.support.fakes import PIPELINE, generation, plan
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def pointer_race(url: str, processes: int, rounds: int) -> list[int]:
     Each process moves it to jobs of its own, so that whoever finds the pointer there has won.
     """
     database.upgrade(url)
-    with transaction(url) as connection:
+    with writing(url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, f"{NAME}-g1")
         for number in range(2, 2 + 2 * processes):
@@ -40,13 +40,13 @@ def _fight(url: str, me: int, rounds: int, barrier: Any, won: Any) -> None:
     mine = [f"{NAME}-g{2 + 2 * me}", f"{NAME}-g{3 + 2 * me}"]
     barrier.wait()
     for epoch in range(1, rounds + 1):
-        with transaction(url) as connection:
+        with writing(url) as connection:
             live, at = generations.live(connection, NAME) or (None, 0)
         assert live is not None
         # A loser of this epoch still tries: its claim must be refused.
         target = mine[0] if live.job_id != mine[0] else mine[1]
         try:
-            with transaction(url) as connection:
+            with writing(url) as connection:
                 generations.switch(connection, NAME, live.job_id, target, epoch, timedelta(hours=1))
             won.put((me, epoch))
         except WorldMovedError:
@@ -54,7 +54,7 @@ def _fight(url: str, me: int, rounds: int, barrier: Any, won: Any) -> None:
 
 
 def _epoch(url: str) -> int:
-    with transaction(url) as connection:
+    with writing(url) as connection:
         return (generations.live(connection, NAME) or (None, 0))[1]
 
 
@@ -69,13 +69,13 @@ def _open(url: str, me: int, rounds: int, barrier: Any, won: Any) -> None:
         barrier.wait()
         rewind_id = f"rw-{number}-{me}"
         try:
-            with transaction(url) as connection:
+            with writing(url) as connection:
                 rewinds.open_rewind(connection, rewind_id, plan(request=Request(NAME, reason=rewind_id)))
             won.put((me, number + 1))
         except RefusedError:
             log.info("%s lost round %d", me, number)
         if barrier.wait() == 0:
-            with transaction(url) as connection:
+            with writing(url) as connection:
                 active = rewinds.active_of(connection, NAME)
                 assert active is not None
                 rewinds.close(connection, active.id, lifecycle.ABORTED)

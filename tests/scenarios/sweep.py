@@ -33,7 +33,7 @@ from rewind.core import coordinates, crash
 from rewind.core.model import Batch
 from rewind.local import broker as local_broker
 from rewind.registry import generations, leases, progress, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime import announce, collect
 from rewind.runtime.drivers import bundle, submit, supervise
 from rewind.runtime.drivers.guard import Guard
@@ -400,7 +400,7 @@ class Sweep:
         }
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
-        with transaction(self.shop.settings.registry_url) as connection:
+        with writing(self.shop.settings.registry_url) as connection:
             return {
                 table.name: [dict(row._mapping) for row in connection.execute(select(table))]
                 for table in schema.metadata.sorted_tables
@@ -465,7 +465,7 @@ def _as_the_kernel(leave: Callable[..., None]) -> Callable[..., None]:
         # Of a killed process the kernel lets the lock go; its lease stays, held by who is dead.
         guard._stop.set()
         os.close(guard._lock)
-        with transaction(guard._settings.registry_url) as connection:
+        with writing(guard._settings.registry_url) as connection:
             dead = replace(leases.this_driver(), processes=(leases.Process(os.getpid(), 0),))
             leases.note(connection, guard._owner, guard.token, dead)
 

@@ -11,7 +11,7 @@ from rewind.adapters import checkpoint
 from rewind.core.errors import IntegrityError, RetryError, RewindError
 from rewind.core.model import Batch
 from rewind.registry import leases, progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.steps.streaming import driver as module
 from rewind.steps.streaming.driver import Driver, Source
 from tests.support.fakes import installation
@@ -76,7 +76,7 @@ def driver(settings, monkeypatch):
     }
     for name, answer in answers.items():
         monkeypatch.setattr(module.checkpoint, name, lambda *_, answer=answer: answer)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         token = leases.take(connection, OWNER, leases.this_driver())
     guard = SimpleNamespace(token=token, check_token=lambda: None)
     spark = SimpleNamespace(streams=SimpleNamespace(addListener=lambda _: None))
@@ -88,11 +88,11 @@ def driver(settings, monkeypatch):
 @pytest.mark.parametrize("recorded", [None, 2])
 def test_what_a_crash_kept_from_registry_or_group_is_made_up_for_at_the_next_start(settings, driver, recorded):
     if recorded is not None:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             progress.record(connection, OWNER, 1, Batch(3, {0: 5}, {0: 9}, recorded, now()))
     driver.run(lambda: SimpleNamespace(awaitTermination=lambda _: True))
     assert driver.committed == [(OWNER, "visits", {0: 9})]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         found = progress.newest(connection, OWNER)
     # Where its rows were counted already they stay: offsets without a record are not among them.
     assert (found.batch, found.rows) == (3, recorded or 4)

@@ -17,7 +17,7 @@ from rewind.core.errors import IntegrityError
 from rewind.core.model import Generation
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.runtime import tables
@@ -68,7 +68,7 @@ def append(spark: SparkSession, settings: Settings, place: str, batch: int, coun
     frame = spark.createDataFrame(rows, cuts.FIELDS).coalesce(1)
     mirror.append(frame, place, TOPIC_ID, DAY, application="m", batch=batch, metadata="")
     made = Commit(batch + 1, TOPIC_ID, {0: OffsetRange(offsets.start, offsets.stop)}, {0: count}, {}, 1)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         mirror_log.record(connection, TOPIC, made)
 
 
@@ -93,7 +93,7 @@ def test_c24_a_privacy_deletion_while_a_backfill_reads(spark: SparkSession, sett
     chunks = [{0: OffsetRange(first, first + 25)} for first in range(0, 100, 25)]
     counts = [made.run(0, chunks[0], 4, {})]
     DeltaTable.forPath(spark, path).delete(F.col("offset") == 60)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         mirror_log.record_deletion(connection, TOPIC, TOPIC_ID, 0, OffsetRange(60, 61), "asked for by its visitor")
     counts += [made.run(number, chunks[number], 4, {}) for number in range(1, 4)]
     assert counts == [(25, 0)] * 4, "100 of the version that the wave is pinned to"

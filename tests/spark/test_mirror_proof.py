@@ -18,7 +18,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.mirror_proof import Hole, Proof, Repeats
 from rewind.core.offsets import OffsetRange, Ranges
 from rewind.core.settings import Settings
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log, proof_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.steps.mirroring import proving
@@ -66,7 +66,7 @@ class World:
         counts = {p: len(r) - sum(map(len, holes.get(p, []))) for p, r in ranges.items()}
         made = Commit(batch + 1, TOPIC_ID, ranges, counts, dict(holes), 1)
         self.plant(rows, batch, json.dumps(made.to_json()))
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             mirror_log.record(connection, TOPIC, made)
 
     def plant(self, rows: DataFrame, batch: int, metadata: str = "") -> None:
@@ -181,7 +181,7 @@ def test_a_loss_refuses_a_rewind_and_tells_partition_offsets_and_cure(world: Wor
 def test_recorded_deletions_are_legal_though_kafka_holds_the_records(world: World) -> None:
     gone = [(0, 10, 12), (0, 250, 251), (1, FIRST + 98, FIRST + 103)]
     world.lose(*gone)
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         for p, start, end in gone:
             mirror_log.record_deletion(connection, TOPIC, TOPIC_ID, p, R(start, end), "asked for")
     proof = world.prove()
@@ -387,7 +387,7 @@ def test_a_proof_is_recorded_with_its_evidence(world: World) -> None:
     world.lose((0, 6, 8))
     proof = world.prove()
     world.prove()
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         kept = proof_log.newest(connection, TOPIC, TOPIC_ID)
         assert proof_log.newest(connection, TOPIC, TOPIC_ID, "whole") is None
     assert kept is not None

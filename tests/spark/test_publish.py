@@ -21,7 +21,7 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import DELTA, TOMBSTONE
 from rewind.core.settings import Settings
 from rewind.registry import database, generations, leases, publications
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.publications import Counts
 from rewind.runtime import tables
 from rewind.steps.generation import allocate_shared
@@ -61,7 +61,7 @@ def jobs(spark: SparkSession, settings: Settings) -> tuple[Generation, Generatio
     for number in (1, 2):
         job = fakes.generation(SHARED, number, state=lifecycle.CANDIDATE)
         job = replace(job, frozen={**job.frozen, "output_schema": SCHEMA, "epoch": number, "trusted_from": None})
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             generations.create(connection, job, None if number == 1 else "rw-1")
             leases.take(connection, job.job_id, leases.this_driver())
             if number == 1:
@@ -113,7 +113,7 @@ def shared(spark: SparkSession, settings: Settings) -> dict[str, tuple[int | Non
 
 def told(settings: Settings, epoch: int) -> tuple[int | None, Counts] | None:
     """Return up to which batch all is published at an epoch, and what that did."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         found = publications.find(connection, NAME, epoch)
     return None if found is None else (found.batch, found.counts)
 
@@ -147,7 +147,7 @@ def test_a_life(
     assert told(settings, 2) is None
 
     # It is live, and its driver dies on the way, at every place there is.
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.switch(connection, NAME, old.job_id, new.job_id, 1, timedelta(hours=1))
     for point in ("before:shared.merge", "after:shared.merge"):
         with monkeypatch.context() as patched:

@@ -12,7 +12,7 @@ from rewind.adapters import checkpoint, mirror
 from rewind.core import lifecycle
 from rewind.core.offsets import OffsetRange, total
 from rewind.core.settings import Settings
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.steps.compare import comparison, findings, late_counts
@@ -156,7 +156,7 @@ def mirrored(job: Job) -> fakes.FakeBroker:
     mirror.append(rows, path, fakes.TOPIC_ID, "2025-09-04", **options)
     end = {p: r.end for p, r in job.ranges[-1].items()}
     ranges = {p: OffsetRange(0, offset) for p, offset in end.items()}
-    with transaction(job.settings.registry_url) as connection:
+    with writing(job.settings.registry_url) as connection:
         mirror_log.record(connection, job.pipeline.source_topic, Commit(1, fakes.TOPIC_ID, ranges, end, {}, 1))
     broker = fakes.FakeBroker()
     broker.described[job.pipeline.source_topic] = fakes.topic(dict.fromkeys(end, 0), end)

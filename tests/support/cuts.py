@@ -25,7 +25,7 @@ from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.settings import Settings
 from rewind.declared import pipelines
 from rewind.registry import generations, progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime import tables
 from rewind.runtime.drivers import supervise
 from rewind.steps.compare import comparison
@@ -132,7 +132,7 @@ class Job:
         self.generation = Generation(
             job, self.pipeline.name, state, TOPIC_ID, "b", frozen, begin, begin, base, f"{base}-dead"
         )
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             generations.create(connection, self.generation, None)
             if self.number == 1:
                 generations.set_first(connection, job)
@@ -199,7 +199,7 @@ class Job:
             end = {**position, **{p: r.end for p, r in ranges.items()}}
             late = checkpoint.late_watermark(self.spark, self.checkpoint, number)
             batch = Batch(number, position, end, total(ranges), now(), late, logged.watermark)
-            with transaction(self.settings.registry_url) as connection:
+            with writing(self.settings.registry_url) as connection:
                 progress.record(connection, self.generation.job_id, 1, batch)
             position = end
 
@@ -214,7 +214,7 @@ class Job:
     @property
     def watermark(self) -> int:
         """The watermark by which its newest batch closed results, in milliseconds since 1970."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             newest = progress.newest(connection, self.generation.job_id)
         assert newest is not None
         return newest.closing_watermark
@@ -271,7 +271,7 @@ def copied(made: Sequence[Job], home: Path) -> list[Job]:
 
 def compared(live: Job, candidate: Job) -> Found:
     """Compare what two jobs wrote, as `validate` does."""
-    with transaction(live.settings.registry_url) as connection:
+    with writing(live.settings.registry_url) as connection:
         ends = [progress.position(connection, job.generation.job_id, None) for job in (live, candidate)]
     floors = {p: max(job.generation.start[p] for job in (live, candidate)) for p in ends[0]}
     horizon = {p: OffsetRange(floor, max(floor, min(end[p] for end in ends))) for p, floor in floors.items()}

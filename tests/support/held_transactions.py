@@ -20,8 +20,11 @@ from sqlalchemy import Connection, Engine, event
 from tests.support import slow_calls
 
 TESTS = str(Path(__file__).resolve().parents[1])
-OPENED_BY = {("rewind.registry.database", "transaction"), ("rewind.registry.snapshot", "snapshot")}
-"""The two functions that open what is watched, by module and name."""
+OPENED_BY = {
+    *(("rewind.registry.database", name) for name in ("reading", "writing")),
+    ("rewind.registry.snapshot", "snapshot"),
+}
+"""The functions that open what is watched, by module and name."""
 
 
 class SlowCallError(AssertionError):

@@ -24,7 +24,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RetryError
 from rewind.core.settings import Settings, from_environment
 from rewind.registry import leases, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime.drivers import guard, submit, supervise
 from rewind.runtime.drivers.driver_state import Drivers
 
@@ -87,16 +87,16 @@ class Agent:
 
     def look(self) -> dict[str, Any]:
         """Look as a supervisor does, whatever it said of when to try again."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             connection.execute(update(schema.streams).values(next_start_at=None, failures=0, quarantined_at=None))
         told = supervise.look(self.settings, OWNER)
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             failed = streams.needed(connection, OWNER).failures > 0
         return {"state": told.state, "failed": failed, "started": "started driver" in told.message}
 
     def view(self) -> str:
         """Say what the page shows of the driver."""
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             return Drivers(connection, [OWNER], now()).of(OWNER, lifecycle.LIVE).state
 
     def signal(self, number: int) -> list[int]:
@@ -137,7 +137,7 @@ def agent(settings: Settings, folder: Path, name: str) -> None:
 def driver(settings: Settings, folder: Path, name: str) -> None:
     """Hold the lease and write every few milliseconds, as a stream does with each batch."""
     hasten()
-    reaches = transaction
+    reaches = writing
 
     def cut_off(*given: Any) -> Any:
         if (folder / f"{name}.cut").exists():

@@ -57,7 +57,7 @@ def seed(folder, verdict="pass", reason=""):
     settings.home.mkdir()
     database.upgrade(settings.registry_url)
     frozen = {LIVE: _freeze(settings, LIVE, OLD_LOGIC), CANDIDATE: _freeze(settings, CANDIDATE, NEW_LOGIC)}
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         _history(connection, frozen)
         rewinds.open_rewind(connection, REWIND_ID, plan())
         rewinds.end_step(
@@ -157,7 +157,7 @@ class FakeAirflow:
     def _plan(self, rewind_id):
         if self.plan_evidence is None:
             return
-        with database.transaction(self.settings.registry_url) as connection:
+        with database.writing(self.settings.registry_url) as connection:
             attempt = rewinds.begin_step(connection, rewind_id, "plan")
             rewinds.end_step(connection, rewind_id, "plan", attempt, "done", self.plan_evidence)
 
@@ -183,5 +183,5 @@ class FakeAirflow:
         if len(self.answers) <= self.lost:
             return
         given = "approve" if options == ["Approve"] else "reject"
-        with database.transaction(self.settings.registry_url) as connection:
+        with database.writing(self.settings.registry_url) as connection:
             verdicts.answer(connection, REWIND_ID, given, "ada", params["reason"])

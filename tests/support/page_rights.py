@@ -68,7 +68,7 @@ def seed(site: Settings) -> str:
     page_states.seed(site, "failed verdict")
     page_states.declare(site, "orders")
     (site.pipelines / "orders" / "pipeline.yaml").write_text(renamed(page_states.YAML))
-    with database.transaction(site.registry_url) as connection:
+    with database.writing(site.registry_url) as connection:
         for table in schema.metadata.sorted_tables:
             for row in connection.execute(select(table)).mappings().all():
                 copied = {name: renamed(value) for name, value in row.items()}

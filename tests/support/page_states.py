@@ -277,7 +277,7 @@ STATES: dict[str, tuple[Seed, ...]] = {
 def seed(settings: Settings, state: str) -> None:
     """Put a new registry into a state."""
     database.upgrade(settings.registry_url)
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         for one in STATES[state]:
             one(connection)
 

@@ -14,7 +14,7 @@ from rewind.core.errors import RewindError
 from rewind.core.model import Generation
 from rewind.core.planning.plan import Plan, Request
 from rewind.registry import generations, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.support import fakes
 
 NAME = fakes.PIPELINE.name
@@ -47,7 +47,7 @@ def a_plan(number: int = 2, **changes: Any) -> Plan:
 
 def clear(url: str) -> None:
     """Delete all that a registry holds, as if it had just been made."""
-    with transaction(url) as connection:
+    with writing(url) as connection:
         for table in reversed(schema.metadata.sorted_tables):
             connection.execute(delete(table))
         connection.execute(insert(schema.protocol).values(number=schema.PROTOCOL))

@@ -68,9 +68,9 @@ def here(name, play):
         time.sleep(1)
     sys.path.insert(0, "{include}")
     from rewind.registry import rewinds
-    from rewind.registry.database import transaction
+    from rewind.registry.database import writing
     rewind_id, _, step = name.rpartition(".")
-    with transaction(os.environ["REWIND_REGISTRY_URL"]) as connection:
+    with writing(os.environ["REWIND_REGISTRY_URL"]) as connection:
         attempt = rewinds.begin_step(connection, rewind_id, step)
         rewinds.end_step(connection, rewind_id, step, attempt, "done", {{}})
     os._exit(0)

@@ -22,7 +22,7 @@ from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.declared import expectations, pipelines
 from rewind.registry import database, generations, leases, progress, rewinds, streams, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime.drivers import bundle, submit, supervise
 from rewind.runtime.drivers.bundle import Bundle
 from rewind.runtime.kafka.broker import Broker
@@ -258,7 +258,7 @@ class Workshop:
         return pipelines.load(self.settings.pipelines, self.pipeline)
 
     def registry(self) -> Any:
-        return transaction(self.settings.registry_url)
+        return writing(self.settings.registry_url)
 
     def _admin(self) -> Any:
         return _closing(KafkaAdminClient(bootstrap_servers=self.outside))

@@ -7,7 +7,7 @@ import pytest
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.registry import generations, manifest, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.steps.generation import allocate
 from rewind.steps.lifecycle import abort, spin_up
 from tests.scenarios.machine import Crash, World
@@ -24,7 +24,7 @@ def world(tmp_path):
     with made.patched():
         source = made.broker.make(SOURCE, 2)
         made.broker.make(OUT, 2)
-        with transaction(made.settings.registry_url) as connection:
+        with writing(made.settings.registry_url) as connection:
             generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
             generations.set_first(connection, OLD)
             rewinds.open_rewind(connection, "rw-1", plan(topic_id=source.id))
@@ -32,7 +32,7 @@ def world(tmp_path):
 
 
 def state(world, job=NEW):
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         found = rewinds.read(connection, "rw-1").state
         made = generations.find(connection, job)
         listed = {entry.name for entry in manifest.read(connection, job) if entry.state != manifest.DELETED}

@@ -50,7 +50,7 @@ class FakeBroker:
 def settings(tmp_path):
     made = from_environment({"REWIND_HOME": str(tmp_path), "REWIND_KAFKA_BOOTSTRAP": "127.0.0.1:1"})
     database.upgrade(made.registry_url)
-    with database.transaction(made.registry_url) as connection:
+    with database.writing(made.registry_url) as connection:
         for number in (1, 2, 3):
             _generation(connection, number)
         _progress(connection, "visits_converter-g1", {"0": 70, "1": 30})
@@ -82,17 +82,17 @@ def _progress(connection, owner, end):
 
 
 def _prepare(settings, epoch, old, new):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         announce.prepare(connection, "visits_converter", epoch, old, new)
 
 
 def _body(settings, epoch):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         return announce.body(connection, "visits_converter", epoch)
 
 
 def _published_at(settings, epoch):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         table = schema.announcements
         return connection.execute(select(table.c.published_at).where(table.c.epoch == epoch)).scalar_one()
 
@@ -115,7 +115,7 @@ def test_prepared_body_names_both_jobs_and_their_source_positions(settings):
 def test_preparing_again_keeps_what_was_prepared_first(settings):
     _prepare(settings, 2, "visits_converter-g1", "visits_converter-g2")
     first = _body(settings, 2)
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         _progress(connection, "visits_converter-g2", {"0": 99})
     _prepare(settings, 2, "visits_converter-g1", "visits_converter-g2")
     assert _body(settings, 2) == first
@@ -222,7 +222,7 @@ def test_an_unknown_attribute_of_rewind_is_an_attribute_error():
 
 def test_of_a_shared_output_the_record_names_what_resolve_names(settings):
     shared = replace(PIPELINE, name="counter", output_topic="counted", shared=True)
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         for number, state in ((1, lifecycle.CANDIDATE), (2, lifecycle.STANDBY)):
             made = fakes.generation(shared, number, state=state)
             generations.create(connection, made, None)

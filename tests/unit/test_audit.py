@@ -12,7 +12,7 @@ from rewind.cli.main import main
 from rewind.core import lifecycle
 from rewind.registry import adjustments, audit, generations, rewinds, streams, verdicts
 from rewind.registry.audit import Act
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from tests.support.fakes import generation, installation, plan
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ def settings(tmp_path, monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     for key, value in made.environment().items():
         monkeypatch.setenv(key, value)
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, LIVE)
         streams.wish(connection, LIVE, streams.GENERATION, streams.RUN)
@@ -34,7 +34,7 @@ def settings(tmp_path, monkeypatch):
 
 
 def noted(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return [(a.person, a.action, a.pipeline, a.subject, a.said) for a in audit.read(connection, None)]
 
 
@@ -61,7 +61,7 @@ def test_what_is_refused_is_not_noted(settings):
 
 def test_an_answer_is_noted_once(settings):
     made = verdicts.Verdict(1, 1, "fail", {0: 0}, {0: 10}, {"changed": 1}, [], "1 changed", now())
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         verdicts.store(connection, "rw-1", made)
         for _ in range(2):
             verdicts.answer(connection, "rw-1", "approve", "ada", "known")
@@ -70,7 +70,7 @@ def test_an_answer_is_noted_once(settings):
 
 
 def test_a_run_is_noted_once_however_often_its_task_is_tried(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for person in ("ada", "bob"):
             audit.note(connection, Act(person, "plan", "visits", "rw-2", {"from": "P1D"}), "rewind_visits/r1")
         audit.note(connection, Act("ada", "plan", "visits", "rw-3"), "rewind_visits/r2")
@@ -86,7 +86,7 @@ def test_a_run_is_noted_once_however_often_its_task_is_tried(settings):
 
 
 def test_the_newest_of_some_pipelines_are_read(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for number in range(6):
             audit.note(connection, Act("ada", "plan", ("visits", "orders", "")[number % 3], str(number)))
         assert [a.subject for a in audit.read(connection, 2)] == ["5", "4"]
@@ -97,7 +97,7 @@ def test_the_newest_of_some_pipelines_are_read(settings):
 
 def test_the_command_tells_them_and_exports_all(settings, capsys):
     hostile = 'a\0b "c" <img> \ud800'
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for number in range(60):
             audit.note(connection, Act("ada", "plan", "visits", f"rw-{number}", {"reason": hostile}))
     capsys.readouterr()

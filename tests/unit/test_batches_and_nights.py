@@ -11,7 +11,7 @@ from rewind.core.horizon import Frontier
 from rewind.core.model import Batch
 from rewind.core.nights import Night, Sample
 from rewind.registry import nightly_replays, progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from tests.support.fakes import installation
 
 JOB, FIRST, DAY = "visits_converter-g1", datetime(2025, 9, 4, tzinfo=UTC), timedelta(days=1)
@@ -19,7 +19,7 @@ JOB, FIRST, DAY = "visits_converter-g1", datetime(2025, 9, 4, tzinfo=UTC), timed
 
 @pytest.fixture
 def registry(tmp_path):
-    with transaction(installation(tmp_path).registry_url) as connection:
+    with writing(installation(tmp_path).registry_url) as connection:
         yield connection
 
 

@@ -36,7 +36,7 @@ def at_a_terminal(monkeypatch, *lines):
 
 
 def recorded(airflow):
-    with database.transaction(airflow.settings.registry_url) as connection:
+    with database.writing(airflow.settings.registry_url) as connection:
         return verdicts.approval(connection, REWIND_ID)
 
 

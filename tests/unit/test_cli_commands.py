@@ -66,7 +66,7 @@ def home(tmp_path, monkeypatch):
 def registry(home):
     url = context.settings().registry_url
     database.upgrade(url)
-    with database.transaction(url) as connection:
+    with database.writing(url) as connection:
         made = Generation(
             job_id="visits_converter-g1",
             pipeline="visits_converter",
@@ -114,7 +114,7 @@ def plan():
 
 
 def controls(url):
-    with database.transaction(url) as connection:
+    with database.writing(url) as connection:
         return rewinds.controls(connection, "rw-1")
 
 
@@ -143,7 +143,7 @@ def test_a_bad_rate_is_refused_and_changes_nothing(registry, capsys):
 
 def test_finish_fixes_the_fact(registry):
     assert main.main(["finish", "rw-1"]) == 0
-    with database.transaction(registry) as connection:
+    with database.writing(registry) as connection:
         assert rewinds.fact(connection, "rw-1", "finish_now") is True
 
 
@@ -157,10 +157,10 @@ def test_an_unknown_rewind_is_one_line_and_64(registry, airflow, capsys, command
 
 def test_run_and_drain_wish(registry, capsys):
     assert main.main(["run", "visits_converter-g1"]) == 0
-    with database.transaction(registry) as connection:
+    with database.writing(registry) as connection:
         assert streams.needed(connection, "visits_converter-g1").wish == streams.RUN
     assert main.main(["drain", "visits_converter-g1"]) == 0
-    with database.transaction(registry) as connection:
+    with database.writing(registry) as connection:
         assert streams.needed(connection, "visits_converter-g1").wish == streams.DRAIN
     assert main.main(["run", "nothing"]) == 64
     assert "error: owner: 'nothing' is no stream." in capsys.readouterr().err
@@ -238,7 +238,7 @@ def test_a_rewind_is_known_and_can_be_aborted_from_when_its_id_is_printed(regist
     runs = list(airflow.runs)
     assert main.main(["abort", made, "--reason", "no"]) == 0
     assert capsys.readouterr().out == f"{made}: aborted while it was planned; there is nothing to take back\n"
-    with database.transaction(context.settings().registry_url) as connection:
+    with database.writing(context.settings().registry_url) as connection:
         (act,) = audit.read(connection, 10)
         assert (act.action, act.subject, act.said) == ("abort", made, {"reason": "no"})
     assert (airflow.runs, airflow.ended) == (runs, [("run-1", "backfill")])
@@ -270,7 +270,7 @@ def test_overrides_must_be_an_object(airflow, text):
 def test_deploy_and_abort_trigger_their_dags(registry, airflow, monkeypatch):
     asked = "rw-0123456789"
     monkeypatch.setattr(forms, "rewind_id", lambda _, run_id: asked if run_id == "run-1" else "rw-other")
-    with database.transaction(registry) as connection:
+    with database.writing(registry) as connection:
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)
         rewinds.open_rewind(connection, asked, plan())
     assert main.main(["deploy", "visits_converter", "--from", "group:old"]) == 0

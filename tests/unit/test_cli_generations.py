@@ -46,7 +46,7 @@ def test_generations_tell_state_epochs_positions_and_what_each_owns(settings, ca
 
 
 def test_an_epoch_stays_with_the_generation_that_began_it(settings, capsys):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         generations.switch(connection, "visits_converter", LIVE, CANDIDATE, 1, timedelta(0))
     body = answered(capsys, "generations", "visits_converter")
     assert {v["job"]["job_id"]: v["epochs"] for v in body} == {OVER: [], LIVE: [1], CANDIDATE: [2]}
@@ -106,12 +106,12 @@ def test_collect_tells_what_goes_and_changes_nothing(settings, capsys, monkeypat
     assert left["waits"] == "due: the next run of collect_garbage takes it"
     assert main.main(["collect", "--dry-run"]) == 0
     assert "topic visits_converted-g1" in capsys.readouterr().out
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         assert generations.read(connection, OVER).state == "aborted"
 
 
 def test_a_standby_past_its_grace_stays_while_its_rewind_is_observed(settings, capsys):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         generations.switch(connection, "visits_converter", LIVE, CANDIDATE, 1, timedelta(0))
     left = next(thing for thing in answered(capsys, "collect") if thing["job_id"] == LIVE)
     assert left["waits"] == "kept until the rewind that replaced it has ended"
@@ -137,7 +137,7 @@ def test_generations_of_two_pipelines_are_not_compared(settings, capsys):
     other = replace(
         installed.generation("other-g1", "b", named), output_topic="others-g1", dead_letter_topic="others-d"
     )
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         generations.create(connection, replace(other, pipeline="other"), None)
     assert main.main(["diff", LIVE, "other-g1"]) == 64
     assert "job_id: other-g1 is of other" in capsys.readouterr().err

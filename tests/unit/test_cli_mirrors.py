@@ -9,7 +9,7 @@ import pytest
 from rewind.cli import context, main
 from rewind.core.mirror_proof import Hole, Proof
 from rewind.core.offsets import OffsetRange
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log, proof_log
 from rewind.registry.mirrors.mirror_log import Commit
 from tests.support import installed
@@ -23,7 +23,7 @@ def settings(tmp_path, monkeypatch):
     made = installed.seed(tmp_path)
     for name, value in installed.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         mirror_log.record(connection, "visits", Commit(0, "id-1", {0: R(0, 100)}, {0: 100}, {}, 10))
         mirror_log.record(connection, "visits", Commit(1, "id-1", {0: R(100, 120)}, {0: 20}, {}, 10))
     return made
@@ -36,7 +36,7 @@ def answered(capsys, *arguments):
 
 def proven(settings, **changes):
     proof = Proof("visits", "id-1", 1, {0: R(0, 120)}, {0: R(60, 120)}, 120, 60, **changes)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         proof_log.record(connection, proof, {0: [R(0, 120)]}, "prove")
 
 
@@ -77,7 +77,7 @@ def test_status_tells_the_newest_proof(settings, capsys):
 def test_the_same_asker_at_the_same_version_has_one_proof(settings):
     proven(settings)
     proven(settings, holes=(Hole(0, R(6, 8), "lost"),))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert proof_log.newest(connection, "visits", "id-1", "whole") is None
         found = proof_log.newest(connection, "visits", "id-1")
         assert proof_log.newest(connection, "visits", "id-2") is None
@@ -88,7 +88,7 @@ DELETION = ("record-deletion", "visits", "--partition", "0", "--from", "6", "--t
 
 
 def deleted(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return mirror_log.deletions(connection, "visits", "id-1")
 
 

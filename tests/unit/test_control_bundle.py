@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,8 @@ from rewind.core import crash
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.settings import from_environment
 from rewind.runtime.drivers import bundle
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -110,6 +113,52 @@ def test_a_checkout_below_a_folder_named_local_is_packed_whole(settings, monkeyp
     monkeypatch.setattr(bundle, "__file__", str(include / "rewind" / "runtime" / "drivers" / "bundle.py"))
     packed = {name for name in bundle.build(settings, None).files if name.startswith("rewind/")}
     assert packed == {"rewind/runtime/drivers/bundle.py"}
+
+
+SEEN_BY_PEOPLE_ALONE = (
+    "rewind/views/metrics.py",
+    "rewind/views/status.py",
+    "rewind/web/app.py",
+    "rewind/web/assets/dom.js",
+    "rewind/cli/render.py",
+    "rewind/airflow_api/client.py",
+    "rewind/local/stack.py",
+    "rewind/parsing/dag_bundle.py",
+    "rewind/adr/0001-layers.md",
+)
+READ_BY_DRIVERS = (
+    "rewind/steps/lifecycle/validate.py",
+    "rewind/steps/streaming/stream.py",
+    "rewind/core/offsets.py",
+    "rewind/runtime/drivers/guard.py",
+)
+SAMPLES = sorted(p.parent.name for p in (PROJECT / "include" / "pipelines").glob("*/pipeline.yaml"))
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A copy of the product, of which bundles are made."""
+    include = tmp_path / "checkout" / "include"
+    shutil.copytree(PROJECT / "include", include, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(bundle, "__file__", str(include / "rewind" / "runtime" / "drivers" / "bundle.py"))
+    return include
+
+
+def changed_by(settings, checkout, name):
+    """Return the sample pipelines whose bundles are others after a file got one more line."""
+    before = {sample: bundle.build(settings, sample).hash for sample in SAMPLES}
+    with (checkout / name).open("a") as file:
+        file.write("\n# One more line.\n")
+    return [sample for sample in SAMPLES if bundle.build(settings, sample).hash != before[sample]]
+
+
+def test_what_only_people_see_changes_no_bundle(settings, checkout):
+    settings = replace(settings, pipelines=checkout / "pipelines")
+    assert [name for name in SEEN_BY_PEOPLE_ALONE if changed_by(settings, checkout, name)] == []
+    assert [name for name in READ_BY_DRIVERS if changed_by(settings, checkout, name) != SAMPLES] == []
+    assert {name: changed_by(settings, checkout, f"pipelines/{name}/logic.py") for name in SAMPLES} == {
+        name: [name] for name in SAMPLES
+    }
 
 
 def test_a_bundle_is_not_made_from_within_a_bundle(settings, made, monkeypatch):

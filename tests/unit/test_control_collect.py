@@ -12,7 +12,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import LeaseHeldError, RefusedError, RetryError
 from rewind.core.planning.plan import Plan, Request, sealed
 from rewind.registry import generations, leases, manifest, rewinds, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime import collect
 from rewind.steps.lifecycle import collect_garbage
 from tests.support.fakes import FakeBroker, generation, installation
@@ -52,7 +52,7 @@ def folder(settings):
 
 def owned(settings, broker, state=lifecycle.RETIRED):
     """Record a generation and what it owns: two topics with their ids, its group, its folder."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(state=state), None)
         for kind, name, resource_id in (
             (manifest.TOPIC, OUTPUT, broker.topic(OUTPUT).id),
@@ -65,17 +65,17 @@ def owned(settings, broker, state=lifecycle.RETIRED):
 
 
 def state(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return generations.read(connection, JOB).state
 
 
 def ledger(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return [(d.kind, Path(d.name).name, d.result) for d in manifest.ledger(connection, JOB)]
 
 
 def change_entry(settings, entry, **values):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         table = schema.manifest
         connection.execute(update(table).where(table.c.name == entry).values(**values))
 
@@ -126,13 +126,13 @@ def test_what_is_not_over_is_left_alone(settings, broker, folder, there):
 
 def test_a_generation_with_a_living_driver_is_left_alone(settings, broker, folder):
     owned(settings, broker)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         token = leases.take(connection, JOB, leases.this_driver())
     with pytest.raises(LeaseHeldError, match=f"{JOB} has a living driver"):
         collect.collect(settings, JOB)
     assert (ledger(settings), folder.exists()) == ([], True)
 
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.give_back(connection, JOB, token)
     collect.collect(settings, JOB)
 
@@ -147,7 +147,7 @@ def test_a_topic_made_anew_is_refused_and_recorded_and_does_not_stop_the_rest(se
     assert ledger(settings) == [*ALL[:2], ("topic", OUTPUT, "refused"), ALL[3]]
     assert broker.topics() == ["visits", OUTPUT, "visits_converted-g2"]
     assert state(settings) == "retired"
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         detail = manifest.ledger(connection, JOB)[2].detail
     assert f"has id {broker.topic(OUTPUT).id}, not {old}" in detail
 
@@ -174,7 +174,7 @@ def test_a_topic_with_records_that_was_named_but_never_made_by_us_may_be_anyones
     with pytest.raises(RefusedError, match=f"left alone: {DEAD}"):
         collect.collect(settings, JOB)
     assert DEAD in broker.topics()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert f"topic {DEAD} holds records, and its id is not recorded" in manifest.ledger(connection, JOB)[-1].detail
 
     broker.delete_topic(DEAD, broker.topic(DEAD).id)
@@ -222,7 +222,7 @@ def test_a_name_that_is_another_ones_is_refused_though_the_manifest_lists_it(set
     outside.mkdir()
     name = name.format(outside=outside)
     owned(settings, broker)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         manifest.name(connection, JOB, kind, name)
         found = broker.topic(name)
         manifest.made(connection, JOB, kind, name, found.id if found else None)
@@ -254,7 +254,7 @@ def test_all_is_withdrawn_before_the_first_thing_is_deleted(settings, broker, fo
     monkeypatch.setattr(collect, "_gone", lambda *_: (_ for _ in ()).throw(RetryError("away")))
     with pytest.raises(RetryError):
         collect.collect(settings, JOB)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         first, *others = manifest.read(connection, JOB)
     assert first.state == manifest.GOING
     assert {entry.state for entry in others} == {manifest.WITHDRAWN}
@@ -310,7 +310,7 @@ def test_a_broker_that_is_away_leaves_the_rest_for_the_next_time(settings, broke
 
 def stand_by(settings, broker, grace):
     owned(settings, broker, lifecycle.STANDBY)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.set_grace(connection, JOB, now() + grace)
         streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
 
@@ -339,7 +339,7 @@ def watch(settings):
         output_topic="o",
         dead_letter_topic="d",
     )
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.open_rewind(connection, "rw-1", sealed(made))
 
 
@@ -350,7 +350,7 @@ def test_before_its_grace_is_over_a_standby_is_left_alone_and_runs(settings, bro
     stand_by(settings, broker, FUTURE)
     with pytest.raises(RefusedError, match=f"{JOB} stands by until"):
         collect.retire_and_collect(settings, JOB)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert streams.needed(connection, JOB).wish == streams.RUN
     assert (state(settings), ledger(settings)) == ("standby", [])
 
@@ -360,7 +360,7 @@ def test_while_the_switch_is_watched_a_standby_is_kept_whatever_the_clock_says(s
     watch(settings)
     with pytest.raises(RefusedError, match=f"{JOB} stands by until"):
         collect.retire_and_collect(settings, JOB)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)
     collect.retire_and_collect(settings, JOB)
     assert state(settings) == "collected"
@@ -375,7 +375,7 @@ def test_a_standby_without_grace_is_left_alone(settings, broker, folder):
 def test_after_its_grace_a_standby_is_drained_retired_and_collected(settings, broker, folder):
     stand_by(settings, broker, PAST)
     collect.retire_and_collect(settings, JOB)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert streams.needed(connection, JOB).wish == streams.DRAIN
     assert (state(settings), ledger(settings)) == ("collected", ALL)
 
@@ -396,7 +396,7 @@ def test_a_rollback_while_the_standby_drains_saves_it(settings, broker, folder, 
     stand_by(settings, broker, PAST)
 
     def rolled_back(settings, job_id):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             generations.move(connection, job_id, lifecycle.LIVE)
 
     monkeypatch.setattr(collect.supervise, "end", rolled_back)
@@ -416,7 +416,7 @@ def test_what_lives_is_neither_retired_nor_collected(settings, broker, folder, t
 def test_what_is_due_and_when(settings, broker, folder):
     assert collect.due(settings) == []
     stand_by(settings, broker, FUTURE)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         until = generations.grace_until(connection, JOB)
         for number, ended in (
             (2, lifecycle.LIVE),
@@ -431,7 +431,7 @@ def test_what_is_due_and_when(settings, broker, folder):
         (JOB, "standby", until, False, owns),
         ("visits_converter-g3", "aborted", None, True, ()),
     ]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.set_grace(connection, JOB, now())
     assert collect.due(settings)[0].now
     watch(settings)
@@ -443,7 +443,7 @@ def test_what_is_due_and_when(settings, broker, folder):
 def test_c10_without_a_stored_cut_over_nothing_is_collected_whatever_the_tasks_say(settings, broker, folder, how):
     owned(settings, broker, lifecycle.LIVE)
     watch(settings)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), "rw-1")
         for step, ended in (("validate", "failed"), ("cut_over", "done")):
             if how.startswith(step) and "skipped" not in how:
@@ -460,7 +460,7 @@ def test_c10_without_a_stored_cut_over_nothing_is_collected_whatever_the_tasks_s
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_clock_an_hour_off_ends_no_grace(settings, broker, monkeypatch, hours):
     owned(settings, broker, lifecycle.STANDBY)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
         leases.take(connection, "visits_converter-g2", leases.this_driver())
         generations.set_grace(connection, JOB, now() - timedelta(hours=2))
@@ -468,6 +468,6 @@ def test_a_clock_an_hour_off_ends_no_grace(settings, broker, monkeypatch, hours)
     monkeypatch.setattr(collect, "now", lambda: jumped)
     with pytest.raises(RetryError, match=r"clock: it is .* what every stream wrote last\. Set the clocks right"):
         collect.retire_and_collect(settings, JOB)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert generations.read(connection, JOB).state == lifecycle.STANDBY
         assert streams.needed(connection, JOB).wish == streams.RUN

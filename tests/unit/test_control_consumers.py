@@ -10,7 +10,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.core.planning.consumer_groups import Move, Sides, check_history, check_reach, from_json
 from rewind.registry import generations
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime import consumer_groups
 from tests.support.fakes import FakeBroker, generation, installation
 
@@ -23,7 +23,7 @@ SIDES = Sides(generation(number=1), generation(number=2))
 def settings(tmp_path):
     """g1 is live at epoch 1, g2 is its candidate."""
     made = installation(tmp_path / "home")
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), "rw-1")
@@ -41,7 +41,7 @@ def broker():
 
 
 def switch(settings, old=OLD, new=NEW, epoch=1):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.switch(connection, PIPELINE, old, new, epoch, timedelta(hours=1))
 
 
@@ -52,12 +52,12 @@ def move(group="shop", **changes):
 
 
 def planned(settings, *moves, move_id="rw-1"):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         consumer_groups.plan(connection, move_id, PIPELINE, moves)
 
 
 def moved_to(settings, job):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return consumer_groups.moved_to(connection, job)
 
 
@@ -162,7 +162,7 @@ def test_a_group_that_went_back_is_no_longer_there(settings, broker):
 @pytest.mark.shows("secure", id_of_another_consumers="refused")
 def test_between_which_outputs(settings):
     def sides(*jobs):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             found = consumer_groups.sides(connection, PIPELINE, *jobs)
         return found.old.job_id, found.new.job_id
 

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from rewind.cli import main
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, WorldMovedError
 from rewind.registry import leases, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime.drivers import declared_dead, guard
 from rewind.runtime.drivers.guard import Guard, lock_file
 from tests.support.fakes import installation
@@ -41,7 +41,7 @@ def frozen(settings, project):
     command = [sys.executable, "-c", HOLD]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
         assert held.stdout.readline() == "1\n"
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.wish(connection, OWNER, streams.GENERATION, streams.RUN)
             streams.set_launched(connection, OWNER, {"pid": held.pid, "started": 1})
         yield held
@@ -52,7 +52,7 @@ def test_only_a_declaration_lets_another_driver_in(settings, frozen):
     with pytest.raises(LeaseHeldError), Guard(settings, OWNER):
         pass
     assert declared_dead.declare(settings, OWNER, 1, "ann", "its host burnt", stopped=True).token == 1
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         row = connection.execute(select(schema.deaths)).one()
         assert (row.owner, row.token, row.person, row.reason) == (OWNER, 1, "ann", "its host burnt")
         assert row.holder["processes"][0]["pid"] == frozen.pid
@@ -72,7 +72,7 @@ def test_what_was_not_declared_stays(settings, frozen):
         declared_dead.declare(settings, OWNER, 2, "ann", "sure")
     with pytest.raises(RefusedError, match="owner: nobody holds the lease of 'other'"):
         declared_dead.declare(settings, "other", 1, "ann", "sure")
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert leases.read(connection, OWNER).token == 1
         assert streams.needed(connection, OWNER).launched is not None
     assert lock_file(settings.home, OWNER).exists()
@@ -80,7 +80,7 @@ def test_what_was_not_declared_stays(settings, frozen):
 
 def test_one_that_may_only_have_lost_the_registry_keeps_its_lease_until_it_has_ended_itself(settings, frozen):
     def silent(seconds):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             connection.execute(update(schema.leases).values(renewed_at=now() - timedelta(seconds=seconds)))
 
     silent(guard.REGISTRY_AWAY_SECONDS + 55)
@@ -88,7 +88,7 @@ def test_one_that_may_only_have_lost_the_registry_keeps_its_lease_until_it_has_e
         RefusedError, match=r"token: a driver of \S+ that only lost the registry may write until .* --stopped"
     ):
         declared_dead.declare(settings, OWNER, 1, "ann", "looked dead")
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert leases.read(connection, OWNER).token == 1
     silent(guard.REGISTRY_AWAY_SECONDS + 61)
     assert declared_dead.declare(settings, OWNER, 1, "ann", "looked dead").token == 1
@@ -117,8 +117,8 @@ def test_a_driver_that_has_lost_is_told_without_the_registry(settings):
 
 def test_the_lease_of_a_step_can_be_declared_dead_too(settings):
     gone = leases.Holder("burnt", "boot", (leases.Process(1, 1),), 1)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.take(connection, "rw-1.backfill", gone)
     declared_dead.declare(settings, "rw-1.backfill", 1, "ann", "its host burnt", stopped=True)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert leases.take(connection, "rw-1.backfill", gone) == 3

@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from rewind.core import lifecycle
 from rewind.registry import leases, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.leases import Process
 from rewind.runtime.drivers import supervise
 from rewind.runtime.drivers.driver_state import Drivers
@@ -25,7 +25,7 @@ OWNER = "visits_converter-g1"
 @pytest.fixture
 def settings(tmp_path):
     made = installation(tmp_path / "home")
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         streams.wish(connection, OWNER, streams.GENERATION, streams.RUN)
     return made
 
@@ -44,7 +44,7 @@ def launches(settings, monkeypatch):
     def launch(_settings, owner, _kind, _number):
         found.append(socket.gethostname())
         process = leases.process_of(os.getpid())
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.set_launched(connection, owner, leases.placed(process))
         return process
 
@@ -53,7 +53,7 @@ def launches(settings, monkeypatch):
 
 
 def taken(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return leases.take(connection, OWNER, leases.this_driver())
 
 
@@ -61,17 +61,17 @@ def aged(settings, table, seconds):
     """Let something have happened so long ago."""
     column = {"streams": "launched_at", "leases": "renewed_at"}[table]
     at = now() - timedelta(seconds=seconds)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.execute(update(schema.metadata.tables[table]).values({column: at}))
 
 
 def stream(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return streams.needed(connection, OWNER)
 
 
 def driver(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return Drivers(connection, [OWNER], now()).of(OWNER, lifecycle.LIVE)
 
 
@@ -102,7 +102,7 @@ def test_one_that_gave_its_lease_back_has_ended_wherever_it_was(settings, host, 
     token = taken(settings)
     host("b")
     assert supervise.look(settings, OWNER).state == supervise.RUNNING
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.give_back(connection, OWNER, token)
     assert supervise.look(settings, OWNER).state == supervise.WAITING
     assert stream(settings).failures == 1
@@ -160,13 +160,13 @@ def test_drawn_looks_of_two_hosts_start_one_driver_at_a_time(settings, host, mon
         process = Process(next(numbers), 1)
         alive[socket.gethostname(), process.pid] = process
         started.append((socket.gethostname(), process))
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.set_launched(connection, owner, leases.placed(process))
         return process
 
     monkeypatch.setattr(supervise, "launch", launch)
     for _ in range(200):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             connection.execute(update(schema.streams).values(next_start_at=None, failures=0, quarantined_at=None))
         host(draw.choice("ab"))
         supervise.look(settings, OWNER)
@@ -178,7 +178,7 @@ def test_drawn_looks_of_two_hosts_start_one_driver_at_a_time(settings, host, mon
         did = draw.choice(["nothing", "take", "end", "kill"])
         host(where)
         holder = replace(leases.this_driver(), host=where, processes=(alive[where, pid],))
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             lease = leases.read(connection, OWNER)
             held = lease is not None and lease.holder is not None and lease.holder.processes[0].pid == pid
             if did == "take" and not held:

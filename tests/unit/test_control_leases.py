@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError, RetryError
 from rewind.registry import leases, schema
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.leases import Holder, Process
 from rewind.runtime.drivers import guard
 from rewind.runtime.drivers.guard import REGISTRY_AWAY_SECONDS, Guard
@@ -33,7 +33,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def registry(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         yield connection
 
 
@@ -104,13 +104,13 @@ def test_a_process_with_blanks_and_brackets_in_its_name_is_read(tmp_path):
 
 
 def lease(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return leases.read(connection, OWNER)
 
 
 def takeover(settings):
     """Hand out a newer token, as after a proof that this driver is dead."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.execute(update(schema.leases).values(token=schema.leases.c.token + 1))
 
 
@@ -167,14 +167,14 @@ def test_a_driver_that_is_killed_frees_lock_and_lease(settings, project):
 
 
 def forget_parent(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         holder = connection.execute(schema.leases.select()).one().holder
         holder["processes"] = holder["processes"][:1]
         connection.execute(update(schema.leases).values(holder=holder))
 
 
 def test_a_refused_guard_keeps_no_lock(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.take(connection, OWNER, Holder("another host", "b", (), 1))
     with pytest.raises(LeaseHeldError, match="is held with token 1"):
         Guard(settings, OWNER).__enter__()
@@ -184,7 +184,7 @@ def test_a_refused_guard_keeps_no_lock(settings):
 
 
 def test_a_registry_of_newer_code_is_refused_at_entry(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.execute(update(schema.protocol).values(number=schema.PROTOCOL + 1))
     with pytest.raises(RefusedError, match="speaks protocol"):
         Guard(settings, OWNER).__enter__()
@@ -274,7 +274,7 @@ def test_a_locked_registry_holds_no_batch_up(settings, monkeypatch):
 
 
 def test_one_driver_that_agrees_is_enough_for_a_clock(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.take(connection, "step-rw-1", replace(leases.this_driver(), run="rewind_plan run plan"))
         later = now() + timedelta(hours=1)
         assert leases.clock_skew(connection, later) is None, "a step's lease tells nothing"

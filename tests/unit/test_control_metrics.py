@@ -85,7 +85,7 @@ def of(settings):
 
 def drifted(settings):
     night = Night("visits_converter", START, START + timedelta(days=1), "2025-09-04", Sample())
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         begun = nightly_replays.begin(connection, night, {0: OffsetRange(0, 9)}, "r1", LIVE)
         nightly_replays.finish(
             connection,
@@ -129,7 +129,7 @@ def test_the_state_as_metrics(settings):
 
 
 def test_a_backfill_at_work_is_nothing_to_be_alerted_of(settings):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         connection.execute(delete(schema.streams).where(schema.streams.c.owner == CANDIDATE))
         connection.execute(delete(schema.leases).where(schema.leases.c.owner == CANDIDATE))
         leases.take(connection, CANDIDATE, replace(leases.this_driver(), step="backfill"))
@@ -150,7 +150,7 @@ def test_a_job_that_is_over_leaves_the_metrics(settings):
 
 def test_deletions_are_counted_over_the_whole_history(settings):
     entry = manifest.Entry(manifest.TOPIC, "visits_converted-g1", None, manifest.DELETED)
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         for result in ("deleted", "deleted", "refused"):
             manifest.record(connection, OVER, entry, result, "")
     found = of(settings)
@@ -160,7 +160,7 @@ def test_deletions_are_counted_over_the_whole_history(settings):
 
 
 def test_a_backfill_and_times(settings):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         chunk_log.add_wave(connection, REWIND_ID, 1, [{0: OffsetRange(0, 60)}, {0: OffsetRange(60, 100)}])
         generations.switch(connection, "visits_converter", LIVE, CANDIDATE, 1, timedelta(0))
         generations.set_grace(connection, LIVE, datetime.fromisoformat("2030-01-01"))
@@ -173,7 +173,7 @@ def test_a_backfill_and_times(settings):
 
 
 def test_ended_rewinds_are_no_active_ones(settings):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         rewinds.close(connection, REWIND_ID, lifecycle.FINISHED)
     found = of(settings)
     assert found[key("rewind_rewinds", pipeline="visits_converter", state="finished")] == 1
@@ -221,7 +221,7 @@ def test_the_route_serves_them_and_only_reads(settings, monkeypatch):
 def test_totals_of_an_empty_history(tmp_path):
     url = f"sqlite:///{tmp_path}/registry.db"
     database.upgrade(url)
-    with database.transaction(url) as connection:
+    with database.writing(url) as connection:
         assert counters.read(connection) == Totals()
 
 
@@ -239,7 +239,7 @@ def test_the_dashboard_shows_only_metrics_that_are_exported():
 
 
 def test_the_dashboard_asks_for_labels_that_there_are(settings):
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         entry = manifest.Entry(manifest.TOPIC, "visits_converted-g1", None, manifest.DELETED)
         manifest.record(connection, OVER, entry, "deleted", "")
     drifted(settings)

@@ -11,7 +11,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import DeniedError, RefusedError, RetryError
 from rewind.core.pipeline import Pipeline
 from rewind.registry import database, generations, manifest, owners, schema, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.runtime import collect, tables
 from rewind.runtime.drivers import supervise
 from rewind.steps.feed import feeding
@@ -39,13 +39,13 @@ def world(tmp_path):
 
 
 def recorded(settings, pipeline, number=1, state=lifecycle.CANDIDATE, **changes):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return generations.create(connection, generation(pipeline, number, state=state, **changes), None)
 
 
 def rows(settings):
     table = schema.owners
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         found = connection.execute(select(table.c.space, table.c.key, table.c.owner).order_by(*table.primary_key))
         return [tuple(row) for row in found]
 
@@ -79,12 +79,12 @@ def test_a_second_owner_is_refused_and_records_nothing(settings, second, number,
         recorded(settings, second, number)
     assert (raised.value.field, whose in raised.value.problem) == (field, True)
     assert rows(settings) == before
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert generations.find(connection, f"{second.name}-g{number}") is None
 
 
 def wish_mirror(settings, topic):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, f"mirror-{topic}", streams.MIRROR, streams.RUN)
 
 
@@ -110,7 +110,7 @@ def test_the_names_of_a_collected_job_are_free_again_but_for_its_own(settings):
     recorded(settings, FIRST, 1, lifecycle.RETIRED)
     recorded(settings, FIRST, 2, lifecycle.ABORTED)
     for job in ("first-g1", "first-g2"):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             generations.move(connection, job, lifecycle.COLLECTED)
             owners.release(connection, job)
         if job == "first-g1":
@@ -135,7 +135,7 @@ def test_a_plan_is_refused_before_it_is_stored(settings, monkeypatch):
     monkeypatch.setattr(plan, "_made", lambda *_: made)
     with pytest.raises(RefusedError, match="'out' of pipeline first is 'out' of pipeline second already"):
         plan._plan(settings, "rw-1", "first", {})
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert connection.execute(select(schema.plans)).all() == []
 
 
@@ -154,7 +154,7 @@ def deploy(world, pipeline, at=""):
 
 def contested_by_hand(world):
     """Let the second deploy record itself as an older release did, which knew no owners."""
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         connection.execute(delete(schema.owners))
 
 
@@ -176,7 +176,7 @@ def test_a_deploy_that_died_under_an_older_release_makes_nothing_of_what_is_anot
     deploy(world, SECOND)
     with pytest.raises(RefusedError, match="'out' of pipeline first is 'out' of pipeline second already"):
         deploy(world, FIRST)
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         assert {entry.state for entry in manifest.read(connection, "first-g1")} == {manifest.NAMED}
 
 
@@ -187,7 +187,7 @@ def test_a_topic_of_a_stranger_that_came_while_the_deploy_was_dead_is_not_taken(
     world.broker.send("out-g1", b"k", b"v")
     with pytest.raises(RefusedError, match="out-g1 holds records, and its id is not recorded"):
         deploy(world, FIRST)
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         assert theirs.id not in {entry.resource_id for entry in manifest.read(connection, "first-g1")}
 
 
@@ -218,7 +218,7 @@ def test_what_is_made_beside_a_collection_is_left_when_the_name_is_anothers_by_t
     create = world.broker.create_topic
 
     def overtaken(name, *others, **named):
-        with transaction(world.settings.registry_url) as connection:
+        with writing(world.settings.registry_url) as connection:
             generations.move(connection, "first-g1", lifecycle.ABORTED)
         collect.collect(world.settings, "first-g1")
         monkeypatch.setattr(world.broker, "create_topic", create)
@@ -256,7 +256,7 @@ def test_a_shared_output_takes_no_topic_of_a_stranger(world, monkeypatch):
     made, source = recorded(world.settings, shared), world.broker.described["events"]
     world.broker.make("out-shared")
     allocate_shared.make(world.settings, made, shared, source)
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         connection.execute(update(schema.shared_outputs).values(resource_id=None))
     world.broker.send("out-shared", b"k", b"v")
     with pytest.raises(RefusedError, match="out-shared holds records, and its id is not recorded"):
@@ -270,7 +270,7 @@ def test_a_shared_output_takes_no_topic_of_a_stranger(world, monkeypatch):
 def retired(world):
     """The first pipeline's job, made and retired."""
     deploy(world, FIRST)
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         for state in (lifecycle.LIVE, lifecycle.STANDBY, lifecycle.RETIRED):
             generations.move(connection, "first-g1", state)
     return "first-g1"
@@ -284,20 +284,20 @@ WHOLE = (["events", "out-g1", "out-g1-dead"], ["first-g1"])
 
 
 def undeleted(world, job="first-g1"):
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         return [e.name for e in manifest.read(connection, job) if e.state != manifest.DELETED]
 
 
 @pytest.mark.parametrize("name", ["out-g1", "OUT-g1"])
 def test_what_another_owner_lists_keeps_all_of_both(world, retired, name):
     recorded(world.settings, replace(SECOND, output_topic="other"))
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         manifest.name(connection, "second-g1", manifest.TOPIC, name)
     with pytest.raises(RefusedError, match="belongs to generation first-g1 and to generation second-g1"):
         collect.collect(world.settings, retired)
     assert there(world) == WHOLE
     assert len(undeleted(world)) == 4
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         assert {entry.state for entry in manifest.read(connection, retired)} == {manifest.MADE}
         assert manifest.ledger(connection, retired) == []
 
@@ -313,7 +313,7 @@ def test_where_the_broker_does_not_tell_of_a_topic_nothing_is_deleted(world, ret
     monkeypatch.undo()
     assert there(world) == WHOLE
     assert len(undeleted(world)) == 4
-    with transaction(world.settings.registry_url) as connection:
+    with writing(world.settings.registry_url) as connection:
         assert manifest.ledger(connection, retired) == []
 
 
@@ -361,7 +361,7 @@ def older(settings):
         (replace(FIRST, name="mirror-x", output_topic="o"), 1, lifecycle.LIVE, "T2"),
         (replace(FIRST, name="gone"), 1, lifecycle.COLLECTED, None),
     )
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for pipeline, number, state, topic_id in jobs:
             made = generation(pipeline, number, state=state)
             generations.create(connection, made, None)
@@ -392,7 +392,7 @@ def test_a_registry_with_names_of_several_owners_migrates_and_tells_them(setting
         f"out-g1-dead (output) {both}",
     )
     told = [f"{line}: nothing of that name is deleted" for line in listed]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert [each.told() for each in owners.contested(connection)] == told
     monkeypatch.setattr(collect, "Broker", lambda _: FakeBroker())
     collect_garbage.run(settings, dry_run=True)

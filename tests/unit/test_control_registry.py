@@ -11,7 +11,7 @@ from sqlalchemy import inspect, select, text
 
 from rewind.core import lifecycle
 from rewind.registry import database, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.support.fakes import installation
 from tests.support.registry import G2, G3, create, deployed
 
@@ -27,7 +27,7 @@ def test_upgrade_makes_every_table_and_is_harmless_again(tmp_path):
         database.upgrade(url)
 
     assert set(inspect(database.engine(url)).get_table_names()) == {*schema.metadata.tables, "alembic_version"}
-    with transaction(url) as connection:
+    with writing(url) as connection:
         assert connection.execute(select(schema.protocol.c.number)).scalars().all() == [schema.PROTOCOL]
         assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
 
@@ -36,13 +36,13 @@ SWITCH = """
 import sys
 from datetime import timedelta
 from rewind.registry import generations
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.core.errors import WorldMovedError
 url, new = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with transaction(url) as connection:
+    with writing(url) as connection:
         print(generations.switch(connection, "visits_converter", "visits_converter-g1", new, 1, timedelta(0)))
 except WorldMovedError:
     print("moved")
@@ -50,7 +50,7 @@ except WorldMovedError:
 
 
 def test_of_racing_processes_one_wins(url, project):
-    with transaction(url) as connection:
+    with writing(url) as connection:
         deployed(connection)
         create(connection, 3, lifecycle.STANDBY)
     command = [sys.executable, "-c", SWITCH, url]

@@ -15,7 +15,7 @@ from sqlalchemy import insert
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from rewind.core.settings import Settings
 from rewind.registry import database, leases, rewinds, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.leases import Holder
 from rewind.runtime.drivers import processes, step_lease
 from rewind.runtime.drivers.step_lease import REATTACHED, REPLACED, STARTED, Claim, Hold
@@ -31,7 +31,7 @@ DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flus
 def installation(make_settings: Callable[..., Settings]) -> Settings:
     made = make_settings()
     database.upgrade(made.registry_url)
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         planned = {"pipeline": "visits", "created_at": database.now()}
         connection.execute(insert(schema.plans).values(id="p-1", body="{}", **planned))
         opened = {"plan_id": "p-1", "job_id": "visits-g2", "state": "active", "reason": "", **planned}
@@ -70,19 +70,19 @@ def left(installation: Settings, **known: object) -> Hold:
     """Leave a lease behind, as an attempt does that dies."""
     made = step_lease.take(installation, CLAIM, unasked)
     holder = replace(made.holder, processes=(), **known)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert leases.note(connection, made.owner, made.token, holder)
     return replace(made, holder=holder)
 
 
 def held(installation: Settings) -> Holder | None:
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         found = leases.read(connection, CLAIM.owner)
     return found.holder if found else None
 
 
 def seen(installation: Settings) -> str:
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         made = step_lease.submits(connection, ["rw-1"], ["backfill"])
     return step_lease.seen(made).get(("rw-1", "backfill"), "")
 
@@ -112,7 +112,7 @@ def test_a_task_that_is_taken_for_dead_is_ended_too(installation: Settings, spaw
     left(installation)
     made = leases.process_of(task.pid)
     assert made is not None
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         leases.note(connection, CLAIM.owner, 1, replace(held_by(connection), processes=(made,)))
     assert step_lease.take(installation, CLAIM, unasked).how == REPLACED
     assert task.wait(5) == -9
@@ -130,7 +130,7 @@ def test_what_another_run_drives_is_left_alone(installation: Settings, spawn: Ca
     left(installation)
     made = leases.process_of(task.pid)
     assert made is not None
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         leases.note(connection, CLAIM.owner, 1, replace(held_by(connection), processes=(made,)))
     with pytest.raises(LeaseHeldError, match=r"rw-1\.backfill is driven by rewind_visits/r1/backfill"):
         step_lease.take(installation, OTHER, unasked)
@@ -171,7 +171,7 @@ def test_a_driver_in_the_cluster_is_followed_further(installation: Settings, sta
     assert (found.token, found.how, found.holder.driver) == (2, REATTACHED, "driver-1")
     assert seen(installation) == "re-attached"
     # What another run asked for may be something else.
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         leases.note(connection, found.owner, found.token, replace(found.holder, processes=()))
     with pytest.raises(RefusedError, match="orphan driver driver-1 of rewind_visits/r1/backfill is"):
         step_lease.take(installation, OTHER, lambda _: state)
@@ -224,7 +224,7 @@ def test_two_installations_of_one_host_do_not_see_each_other(installation: Setti
 
 def test_what_a_later_release_wrote_of_a_holder_is_read_all_the_same(installation: Settings) -> None:
     made = left(installation)
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         row = {"host": made.holder.host, "boot": made.holder.boot, "processes": [], "group": 1, "unheard_of": 1}
         connection.execute(leases._table.update().values(holder=row))
         found = leases.read(connection, CLAIM.owner)
@@ -235,5 +235,5 @@ def test_what_a_later_release_wrote_of_a_holder_is_read_all_the_same(installatio
 def test_how_a_driver_began_stands_in_the_register(installation: Settings) -> None:
     left(installation, driver="driver-1")
     step_lease.take(installation, CLAIM, lambda _: "RUNNING")
-    with transaction(installation.registry_url) as connection:
+    with writing(installation.registry_url) as connection:
         assert rewinds.fact(connection, "rw-1", "driver.backfill.2") == REATTACHED

@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from rewind.core.errors import IntegrityError, RefusedError, RetryError
 from rewind.registry import generations, leases, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime.drivers import submit, supervise
 from tests.support.fakes import generation, installation
 
@@ -30,7 +30,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def registry(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         yield connection
 
 
@@ -127,7 +127,7 @@ def driver(settings, monkeypatch):
     monkeypatch.setattr(supervise, "submit_of", stub.submit)
     wish(settings, streams.RUN)
     yield stub
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         pids = [
             s.launched["pid"] for s in streams.all_of(connection) if s.launched and s.launched["pid"] != os.getpid()
         ]
@@ -137,19 +137,19 @@ def driver(settings, monkeypatch):
 
 
 def wish(settings, wanted):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, OWNER, streams.GENERATION, wanted)
 
 
 def stream(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return streams.needed(connection, OWNER)
 
 
 def hold(settings, *pids):
     """Take the lease for processes, as a driver does once it runs."""
     holder = replace(leases.this_driver(), processes=tuple(leases.process_of(pid) for pid in pids))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.take(connection, OWNER, holder)
 
 
@@ -170,7 +170,7 @@ def kill(number):
 
 def forward(settings):
     """Let the pause before the next start be over."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.execute(update(schema.streams).values(next_start_at=now()))
 
 
@@ -198,7 +198,7 @@ def test_a_living_lease_is_attached_to_even_by_a_registry_that_forgot_the_start(
     supervise.look(settings, OWNER)
     hold(settings, pid(settings))
     started = pid(settings)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, None)
 
     seen = supervise.look(settings, OWNER)
@@ -218,7 +218,7 @@ def test_a_driver_whose_parent_still_lives_is_not_doubled(settings, driver):
 
 def test_a_supervisor_about_to_start_stands_for_its_driver(settings, driver, other_process):
     """Another supervisor crashed or waits between its record and its start: while it lives, nobody else starts."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, asdict(leases.process_of(other_process.pid)))
     assert supervise.look(settings, OWNER).state == supervise.STARTING
     assert driver.started == []
@@ -231,7 +231,7 @@ def test_a_supervisor_about_to_start_stands_for_its_driver(settings, driver, oth
 
 def test_a_process_that_has_taken_over_the_pid_of_a_driver_is_not_waited_for(settings, driver, other_process):
     stranger = replace(leases.process_of(other_process.pid), started=1)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, asdict(stranger))
     assert supervise.look(settings, OWNER).state == supervise.WAITING
     assert stream(settings).failures == 1
@@ -280,11 +280,11 @@ def test_the_last_words_of_one_driver_are_not_told_of_another_that_ended_meanwhi
         # The disk is slow: another supervisor has counted that end, started one more, and seen that end as well.
         told.append(stream(settings).launched)
         if len(told) == 1:
-            with transaction(settings.registry_url) as connection:
+            with writing(settings.registry_url) as connection:
                 streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 2})
         return "driver.out", f"words {len(told)}"
 
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
     monkeypatch.setattr(supervise, "_output", words)
     assert supervise.look(settings, OWNER).state == supervise.WAITING
@@ -297,11 +297,11 @@ def test_a_driver_that_another_supervisor_started_meanwhile_is_not_counted_as_en
     settings, driver, monkeypatch, other_process
 ):
     def words(*_):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.set_launched(connection, OWNER, asdict(leases.process_of(other_process.pid)))
         return "driver.out", "words"
 
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, {"pid": other_process.pid, "started": 1})
     monkeypatch.setattr(supervise, "_output", words)
     assert supervise.look(settings, OWNER).state == supervise.STARTING
@@ -375,7 +375,7 @@ def test_a_world_that_is_away_quarantines_nothing_however_long_it_is(settings, d
     ("ahead", "state"), [(timedelta(minutes=4), supervise.WAITING), (timedelta(hours=1), supervise.STARTING)]
 )
 def test_a_clock_that_was_set_back_does_not_hold_a_stream_up(settings, driver, ahead, state):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.execute(update(schema.streams).values(next_start_at=now() + ahead, failures=1))
     assert supervise.look(settings, OWNER).state == state
 
@@ -397,7 +397,7 @@ def test_failures_are_forgiven_after_a_healthy_hour(settings, driver):
     hold(settings, pid(settings))
     table = schema.streams
     for minutes, failures in ((59, 3), (61, 0)):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             connection.execute(update(table).values(failures=3, launched_at=now() - timedelta(minutes=minutes)))
         supervise.look(settings, OWNER)
         assert stream(settings).failures == failures
@@ -482,7 +482,7 @@ def test_stop_all_ends_a_driver_that_has_no_lease_yet_and_one_that_will_not_hear
 
 def test_stop_all_spares_what_has_taken_over_a_pid_and_this_very_process(settings, driver, other_process, monkeypatch):
     stranger = replace(leases.process_of(other_process.pid), started=1)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, asdict(stranger))
         streams.wish(connection, "mirror-visits", streams.MIRROR, streams.RUN)
         streams.set_launched(connection, "mirror-visits", asdict(leases.process_of(os.getpid())))
@@ -500,7 +500,7 @@ def test_end_waits_for_lease_and_process(settings, driver):
     with pytest.raises(RetryError, match=f"{OWNER}: its driver does not end within 0 s"):
         supervise.end(settings, OWNER, timeout=0)
     hold(settings, number)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, OWNER, None)
     with pytest.raises(RetryError):
         supervise.end(settings, OWNER, timeout=0)
@@ -519,7 +519,7 @@ def test_a_hostile_name_reaches_no_folder(settings, place, owner):
 
 
 def test_a_stream_is_submitted_from_its_frozen_bundle_alone(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(bundle="0" * 16), None)
     (settings.generations / OWNER / "bundle").mkdir(parents=True)
     with pytest.raises(IntegrityError, match="cannot be read"):

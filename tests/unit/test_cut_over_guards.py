@@ -11,7 +11,7 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.horizon import Frontier
 from rewind.registry import generations, leases, rewinds, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.verdicts import Verdict
 from rewind.steps.lifecycle import cut_over
 from rewind.steps.lifecycle.cut_over import Switch
@@ -25,7 +25,7 @@ SECOND = timedelta(seconds=1)
 def settings(tmp_path):
     """A rewind that was validated and approved, whose candidate runs."""
     made = installation(tmp_path)
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
         rewinds.open_rewind(connection, REWIND, plan())
@@ -37,7 +37,7 @@ def settings(tmp_path):
 
 
 def ready(settings, age=SECOND, approved=True):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         verdicts.store(connection, REWIND, Verdict(1, 1, lifecycle.PASS, {}, {}, {}, [], "", now() - age))
         if approved:
             verdicts.answer(connection, REWIND, "approve", "ann", "")
@@ -46,7 +46,7 @@ def ready(settings, age=SECOND, approved=True):
 
 
 def intent(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return rewinds.fact(connection, REWIND, "cut_over.intent")
 
 
@@ -68,7 +68,7 @@ def test_a_verdict_that_nobody_approved_is_not_acted_on(settings):
 
 
 def test_a_pointer_that_has_moved_since_the_plan_is_left_alone(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.exec_driver_sql("UPDATE pointers SET epoch = 2")
     with pytest.raises(
         WorldMovedError, match=f"pipeline: the pointer is at {OLD} at epoch 2. Abort, and make a new plan"
@@ -78,7 +78,7 @@ def test_a_pointer_that_has_moved_since_the_plan_is_left_alone(settings):
 
 
 def test_a_candidate_without_a_living_driver_does_not_become_live(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.give_back(connection, NEW, 1)
     with pytest.raises(RefusedError, match=f"job_id: {NEW} has no living driver"):
         ready(settings)
@@ -96,7 +96,7 @@ def moved(settings, monkeypatch):
     recheck = SimpleNamespace(found=SimpleNamespace(counts={"rows": 0}), frontier=Frontier({}))
 
     def move():
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             switch = Switch(REWIND, plan(), generations.read(connection, OLD), generations.read(connection, NEW))
         return cut_over._moved(settings, switch, recheck)
 
@@ -104,24 +104,24 @@ def moved(settings, monkeypatch):
 
 
 def live(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         found, epoch = generations.live(connection, "visits_converter")
         return found.job_id, epoch
 
 
 def test_a_move_ends_the_grace_of_older_standbys_and_no_other(settings, moved):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=3, state=lifecycle.STANDBY), None)
         generations.set_grace(connection, "visits_converter-g3", now() + timedelta(hours=1))
     assert moved()["epoch"] == 2
     assert live(settings) == (NEW, 2)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert generations.grace_until(connection, "visits_converter-g3") <= now()
         assert generations.grace_until(connection, OLD) > now() + timedelta(minutes=59)
 
 
 def test_an_approval_that_no_longer_holds_moves_nothing(settings, moved):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.begin_step(connection, REWIND, "backfill")
         rewinds.end_step(connection, REWIND, "backfill", 2, "done", {})
     with pytest.raises(RefusedError, match="validated attempt 1 of backfill, backfilled attempt 2"):

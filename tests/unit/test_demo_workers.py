@@ -16,7 +16,7 @@ from rewind.core.settings import Settings
 from rewind.local import processes
 from rewind.local.processes import Command
 from rewind.registry import leases, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.leases import Holder
 from rewind.runtime.drivers import step_lease
 from tests.support.fakes import installation
@@ -58,7 +58,7 @@ def test_a_driver_is_who_holds_the_lease_else_who_was_started_else_gone(
     settings: Settings, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     python, jvm, launched = start(), start(), start()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
         streams.wish(connection, MIRROR, streams.MIRROR, streams.RUN)
         streams.set_launched(connection, JOB, asdict(known(launched.pid)))
@@ -66,7 +66,7 @@ def test_a_driver_is_who_holds_the_lease_else_who_was_started_else_gone(
 
     here = leases.this_driver()
     held = Holder(here.host, here.boot, (known(python.pid), known(jvm.pid)), python.pid)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.take(connection, JOB, held)
     assert drivers(settings, lambda owner: owner == JOB) == {f"driver of {JOB}": (python.pid, jvm.pid)}
 
@@ -82,7 +82,7 @@ def test_a_driver_is_quoted_by_what_was_written_last(settings: Settings) -> None
     for name, text, at in (("driver.log", "slow", 10), ("driver.1.out", "no luck", 20), ("driver.2.out", "", 30)):
         (folder / name).write_text(text)
         os.utime(folder / name, (at, at))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
     (found,) = workers.drivers(settings, lambda _: True)
     assert [log.name for log in found.logs] == ["driver.1.out", "driver.log"]
@@ -117,7 +117,7 @@ def test_the_demo_rests_on_its_stack_its_producer_and_its_drivers(settings: Sett
             ("producer", settings.home / "demo" / "processes"),
         )
     ]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, JOB, streams.GENERATION, streams.RUN)
     listed = workers.all_of(settings, lambda _: True)
     processes.kill(started)

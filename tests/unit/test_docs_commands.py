@@ -15,7 +15,7 @@ import pytest
 
 from rewind.cli import answer, context, main, planning
 from rewind.core.offsets import OffsetRange
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 from rewind.registry.mirrors.mirror_log import Commit
 from tests.support import installed
@@ -108,7 +108,7 @@ def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("installed")
     made = installed.seed(folder)
     commit = Commit(0, "id-1", {0: OffsetRange(0, 100)}, {0: 100}, {}, 10)
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         mirror_log.record(connection, "visits", commit)
     return folder
 

@@ -9,7 +9,7 @@ import pytest
 from rewind.core.errors import IntegrityError, LeaseLostError, RefusedError
 from rewind.core.model import Batch
 from rewind.registry import leases, progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime.drivers import bundle
 from rewind.steps.feed import feeding
 from rewind.steps.streaming import driver as module
@@ -51,14 +51,14 @@ def broker(monkeypatch):
 def driver(settings, broker, monkeypatch):
     monkeypatch.setattr(module.signal, "signal", lambda *_: None)
     monkeypatch.setattr(module, "_Listener", lambda *_: None)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         token = leases.take(connection, OWNER, leases.this_driver())
     spark = SimpleNamespace(streams=SimpleNamespace(addListener=lambda _: None))
     return Driver(settings, Source(OWNER, TOPIC, "/checkpoint", group=OWNER), Guard(token), spark)
 
 
 def recorded(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return progress.newest(connection, OWNER)
 
 
@@ -82,7 +82,7 @@ def test_a_batch_is_recorded_and_its_end_committed_to_the_group(settings, broker
 
 
 def test_a_driver_that_lost_its_token_records_and_commits_nothing(settings, broker, driver):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.give_back(connection, OWNER, driver._guard.token)
         leases.take(connection, OWNER, leases.this_driver())
     driver._pending.append(BATCH)
@@ -153,7 +153,7 @@ def deployed(settings, monkeypatch):
 def test_a_stream_whose_code_is_not_its_bundle_s_takes_no_lease(settings, deployed):
     with pytest.raises(IntegrityError, match="not loaded from the bundle"):
         stream.run(settings, deployed.job_id)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert leases.read(connection, deployed.job_id) is None
 
 

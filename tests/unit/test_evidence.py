@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from rewind.registry import rewinds, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.verdicts import Approval, Verdict
 from rewind.runtime import evidence, evidence_page
 from rewind.runtime.evidence_page import Bar
@@ -110,7 +110,7 @@ def made_plan(connection):
 
 
 def test_the_answer_comes_into_the_page_of_the_verdict_that_it_answers(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.open_rewind(connection, "rw-1", made_plan(connection))
         made = Verdict(2, 1, "pass", {}, {}, {"rows": 1}, [], "", now())
         verdicts.store(connection, "rw-1", made)
@@ -118,7 +118,7 @@ def test_the_answer_comes_into_the_page_of_the_verdict_that_it_answers(settings)
     page = evidence.folder_of(settings, "rw-1") / "verdict-2.html"
     evidence.answered(settings, "rw-1")
     assert "none yet" in page.read_text()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         verdicts.answer(connection, "rw-1", "approve", "ada", "as expected")
     evidence.answered(settings, "rw-1")
     assert "approve by ada: as expected" in " ".join(page.read_text().split())
@@ -126,7 +126,7 @@ def test_the_answer_comes_into_the_page_of_the_verdict_that_it_answers(settings)
 
 
 def test_an_answer_without_its_page_is_no_error(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.open_rewind(connection, "rw-1", made_plan(connection))
         verdicts.store(connection, "rw-1", Verdict(1, 1, "pass", {}, {}, {"rows": 1}, [], "", now()))
         verdicts.answer(connection, "rw-1", "reject", "ada", "no")

@@ -10,7 +10,7 @@ from rewind.adapters import checkpoint
 from rewind.core.errors import IntegrityError, LeaseLostError, RefusedError
 from rewind.core.offsets import OffsetRange
 from rewind.registry import chunk_log
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.steps.feed import feeding
 from rewind.steps.feed.feeding import Feeding
 from tests.support.fakes import generation, installation
@@ -29,7 +29,7 @@ def fed(settings):
     made = object.__new__(Feeding)
     made._settings, made._rewind_id, made._spark = settings, REWIND, None
     made._generation, made._feed, made._checkpoint = generation(number=2), "/feed", "/checkpoint"
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         chunk_log.add_wave(connection, REWIND, 0, [{0: OffsetRange(0, 5)}])
     return made
 
@@ -54,7 +54,7 @@ def test_no_chunk_is_fed_without_the_lease(settings, fed, monkeypatch):
     fed._history = SimpleNamespace(read=lambda *_: (None, 5, 0))
     fed._guard = SimpleNamespace(check=lost)
     monkeypatch.setattr(feeding.feed, "append", lambda *_: pytest.fail("written without the lease"))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         (chunk,) = chunk_log.read(connection, REWIND)
     with pytest.raises(LeaseLostError):
         fed._fill(chunk, 1, {})

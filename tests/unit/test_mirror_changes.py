@@ -18,7 +18,7 @@ from rewind.core.planning import resolved_range
 from rewind.core.planning.plan import REWIND
 from rewind.core.planning.resolved_range import Sight
 from rewind.registry import progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.mirrors import mirror_changes, mirror_log, proof_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.steps.compare import lateness
@@ -50,7 +50,7 @@ class Mirrored:
         rows = self.table.now | {(f"{APP}:{offset}", 0) for offset in range(start, end)}
         version = self.table.commit("WRITE", rows, txn=(APP, number), metadata=body)
         made = Commit(version, TOPIC_ID, {0: R(start, end)}, {0: end - start}, {0: []}, 1)
-        with transaction(self.settings.registry_url) as connection:
+        with writing(self.settings.registry_url) as connection:
             mirror_log.record(connection, TOPIC, made)
         self.commits.append(made)
         self.sure.append(self.sure[-1] | set(range(start, end)))
@@ -179,7 +179,7 @@ def test_no_record_is_read_of_a_version_that_was_rewritten(mirrored, monkeypatch
 
 def test_no_difference_is_explained_by_a_version_that_was_rewritten(mirrored, monkeypatch):
     mirrored.table.update(mirrored.row(5))
-    with transaction(mirrored.settings.registry_url) as connection:
+    with writing(mirrored.settings.registry_url) as connection:
         for job in (fakes.generation(), fakes.generation(number=2)):
             progress.record(connection, job.job_id, 1, Batch(0, {0: 0}, {0: 30}, 30, now()))
     monkeypatch.setattr(lateness, "_mirrored", lambda *_: 4)
@@ -216,7 +216,7 @@ def test_what_was_read_again_stands(mirrored):
 
 def test_offsets_that_were_recorded_as_deleted_are_missed_by_nobody(mirrored):
     mirrored.table.restore(1)
-    with transaction(mirrored.settings.registry_url) as connection:
+    with writing(mirrored.settings.registry_url) as connection:
         mirror_log.record_deletion(connection, TOPIC, TOPIC_ID, 0, R(10, 30), "gone for ever")
     assert mirrored.state().void == {}
     mirrored.writer()._check({0: 30})
@@ -226,13 +226,13 @@ def test_offsets_that_were_recorded_as_deleted_are_missed_by_nobody(mirrored):
 
 
 def record_deletion(mirrored, start, end):
-    with transaction(mirrored.settings.registry_url) as connection:
+    with writing(mirrored.settings.registry_url) as connection:
         mirror_log.record_deletion(connection, TOPIC, TOPIC_ID, 0, R(start, end), "asked for")
 
 
 def proof(mirrored, version, end):
     made = Proof(TOPIC, TOPIC_ID, version, {0: R(0, end)}, {}, 30, 0)
-    with transaction(mirrored.settings.registry_url) as connection:
+    with writing(mirrored.settings.registry_url) as connection:
         proof_log.record(connection, made, {0: [R(0, end)]}, "prove")
 
 
@@ -328,7 +328,7 @@ def test_a_drawn_history_leaves_void_what_no_longer_surely_stands(tmp_path, monk
                 looking = watch(made.settings, TOPIC)
             looking.look(None)
             version = draw.choice([made.table.version, draw.randrange(1, len(made.table.rows))])
-            with transaction(made.settings.registry_url) as connection:
+            with writing(made.settings.registry_url) as connection:
                 found = mirror_changes.void(connection, TOPIC, TOPIC_ID, looking.changes, version)
             offsets = {offset for part in found.get(0, []) for offset in range(part.start, part.end)}
             read = {o for c in made.commits if c.version <= version for o in range(c.ranges[0].start, c.ranges[0].end)}

@@ -12,7 +12,7 @@ from rewind.core.nights import Night, Sample
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import UNBOUNDED
 from rewind.registry import nightly_replays
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.steps.feed import feeding
 from rewind.steps.replays.night_line import Line
 from rewind.steps.replays.night_report import Answer
@@ -36,7 +36,7 @@ def night(n: int) -> Night:
 def lived(settings, n, state="consistent", compared=SOME, live=LIVE):
     """Live through a night, and return what its line leaves to the next one."""
     line = Line(settings, live, night(n))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         recorded = nightly_replays.begin(connection, night(n), compared, "r1", live.job_id)
     return line.leave(recorded, Answer(state=state, compared=compared))
 

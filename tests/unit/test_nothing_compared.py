@@ -21,7 +21,7 @@ from rewind.core.planning import plan
 from rewind.core.planning.plan import Request
 from rewind.declared import forms
 from rewind.registry import check_results, generations, leases, rewinds, schema, streams, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.snapshot import snapshot
 from rewind.registry.verdicts import Verdict
 from rewind.runtime import announce, evidence
@@ -112,7 +112,7 @@ def settings(tmp_path):
 
 def test_what_to_do_is_told_by_lives_driver(settings):
     live = generation()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, LIVE, streams.GENERATION, streams.RUN)
         for _ in range(streams.MOST_FAILURES):
             streams.count_failure(connection, LIVE, "boom")
@@ -120,7 +120,7 @@ def test_what_to_do_is_told_by_lives_driver(settings):
     assert cure(settings, live) == f"{LIVE} has no driver (quarantined): bring it back and run validate again{none}"
     # This process stands for a driver that is starting.
     this = leases.process_of(os.getpid())
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.set_launched(connection, LIVE, asdict(this))
     assert cure(settings, live) == f"run validate again once both have answered records{none}"
 
@@ -192,7 +192,7 @@ def test_a_check_with_an_empty_horizon_is_an_error_that_says_what_to_do(opened, 
     monkeypatch.setattr(validate.resumed, "go_on", lambda *_: None)
     found = Found({"rows": 0, "equal": 0, "expected": 0, "changed": 0, "open": 4_225})
     monkeypatch.setattr(validate.comparison, "compared", lambda *_: found)
-    with transaction(opened.registry_url) as connection:
+    with writing(opened.registry_url) as connection:
         rewinds.store_plan(connection, fakes.plan())
         connection.execute(update(schema.rewinds).values(plan_id=fakes.plan().id))
     told = validate._validate(opened, "rw-1", 1)
@@ -240,7 +240,7 @@ def test_the_plan_says_so():
 
 @pytest.fixture
 def opened(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.store_plan(connection, made_plan())
         generations.create(connection, generation(state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, LIVE)
@@ -281,7 +281,7 @@ def uncompared(**changes):
 
 
 def test_it_is_approved_by_a_person_with_a_reason_which_is_kept(opened):
-    with transaction(opened.registry_url) as connection:
+    with writing(opened.registry_url) as connection:
         verdicts.store(connection, "rw-1", uncompared())
         for person, reason in (("", "why"), ("ada", " ")):
             with pytest.raises(RefusedError, match="a verdict of which nothing was compared needs a person and a rea"):
@@ -293,7 +293,7 @@ def test_it_is_approved_by_a_person_with_a_reason_which_is_kept(opened):
 
 
 def test_a_rejection_keeps_its_own_words(opened):
-    with transaction(opened.registry_url) as connection:
+    with writing(opened.registry_url) as connection:
         verdicts.store(connection, "rw-1", uncompared())
         verdicts.answer(connection, "rw-1", "reject", "ada", "no")
         assert verdicts.approval(connection, "rw-1").reason == "no"
@@ -301,7 +301,7 @@ def test_a_rejection_keeps_its_own_words(opened):
 
 @pytest.mark.parametrize(("verdict", "field"), [("none", TOLD), ("pass", None)])
 def test_readers_are_told_with_the_switch(opened, verdict, field):
-    with transaction(opened.registry_url) as connection:
+    with writing(opened.registry_url) as connection:
         announce.prepare(connection, PIPELINE.name, 2, LIVE, CANDIDATE, uncompared(verdict=verdict))
         assert announce.body(connection, PIPELINE.name, 2).get("not_compared") == field
 

@@ -15,7 +15,7 @@ from rewind.core.observing import next_look
 from rewind.core.offsets import OffsetRange
 from rewind.core.planning import plan
 from rewind.registry import generations, observation, progress, rewinds, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.observation import Look
 from rewind.registry.verdicts import Verdict
 from rewind.steps.compare import new_rows
@@ -95,7 +95,7 @@ def comparison(monkeypatch):
 @pytest.fixture
 def judged(settings):
     """A rewind with an approved verdict that knew of `changed`, up to 5; both jobs at 10."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, "visits_converter-g1")
         rewinds.open_rewind(connection, "rw-1", fakes.plan())
@@ -110,7 +110,7 @@ def judged(settings):
 @pytest.fixture
 def switched(settings, judged):
     """The same, switched: compared up to 10 at the switch."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         body = {"epoch": 2, "frontier": observation.to_json(Frontier({0: 10, 1: 10}, {"id-1": {0: 10}}))}
         rewinds.fix(connection, "rw-1", "cut_over", body)
 
@@ -126,7 +126,7 @@ def row(name):
 
 def test_a_cut_over_reads_on_where_its_verdict_left_off(settings, judged, comparison):
     asked = comparison(Found({"rows": 10, "changed": 3}, unread={"id-1": {0: 9}}))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         jobs = [generations.read(connection, f"visits_converter-g{n}") for n in (1, 2)]
     switch = cut_over.Switch("rw-1", fakes.plan(), *jobs)
     came = cut_over._recheck(settings, switch, judged)
@@ -147,7 +147,7 @@ def test_a_class_that_the_verdict_lacked_is_recorded_with_its_sample(settings, s
         ),
     )
     for end in (12, 15):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             reach(connection, end)
         recheck.run(settings, "rw-1")
     # Nothing came since: nothing is compared.
@@ -156,7 +156,7 @@ def test_a_class_that_the_verdict_lacked_is_recorded_with_its_sample(settings, s
         (OffsetRange(10, 12), {"id-1": {0: 10}}),
         (OffsetRange(12, 15), {"id-1": {0: 12}}),
     ]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         observed = observation.read(connection, "rw-1")
         assert (observed.looks, observed.rows, observed.differences) == (3, 10, {"missing": 2})
         assert observed.sample == [row("missing")]
@@ -168,7 +168,7 @@ def test_a_class_that_the_verdict_lacked_is_recorded_with_its_sample(settings, s
 
 
 def test_a_comparison_that_broke_off_is_done_again_from_where_it_began(settings, switched, comparison, monkeypatch):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         reach(connection, 12)
     asked = comparison(Found({"rows": 4}), Found({"rows": 4}))
     record = observation.record
@@ -182,7 +182,7 @@ def test_a_comparison_that_broke_off_is_done_again_from_where_it_began(settings,
     monkeypatch.setattr(observation, "record", record)
     recheck.run(settings, "rw-1")
     assert asked[0] == asked[1]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert observation.read(connection, "rw-1").rows == 4
 
 
@@ -192,7 +192,7 @@ def test_before_the_switch_there_is_nothing_to_observe(settings, judged, compari
 
 
 def test_looks_are_read_in_the_order_they_were_made(settings, judged):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for attempt in (2, 9, 10):
             look = Look(attempt * MINUTE, Frontier({0: attempt}), {"rows": 1}, {}, [])
             observation.record(connection, "rw-1", attempt, look)

@@ -15,7 +15,7 @@ from rewind.core.model import Batch
 from rewind.core.offsets import OffsetRange
 from rewind.core.planning.planner import make_plan
 from rewind.registry import generations, progress
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.mirrors import mirror_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.views import metrics, status
@@ -75,7 +75,7 @@ def test_what_the_mirror_has_not_read_is_told_of_a_repair_by_time(kafka):
 def settings(tmp_path, kafka):
     made = made_installation(tmp_path / "home", REWIND_PIPELINES=str(tmp_path))
     source = kafka.topic(TOPIC).id
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         for pipeline in (PIPELINE, replace(READ_UNCOMMITTED, name="visits_early", output_topic="visits_early_out")):
             live = generation(pipeline, topic_id=source, start={0: 0}, handoff={0: 0}, state="candidate")
             generations.create(connection, live, None)

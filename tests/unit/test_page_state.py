@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewind.registry import database, generations, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.views import change_count
 from rewind.web.state import FRESH_SECONDS, LONGEST_SECONDS, STILL_SECONDS, State
 from rewind.web.wire import Kept
@@ -42,7 +42,7 @@ def state(settings, clock):
 def test_one_look_serves_all_for_some_seconds(settings, state, clock):
     first = state.look()
     clock.now += FRESH_SECONDS
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.fix(connection, page_states.REWIND_ID, "x", 1)
     assert state.look() is first
     clock.now += 0.1
@@ -63,7 +63,7 @@ def test_a_costly_look_serves_longer_but_not_for_long(settings, clock, cost, ser
     spent = iter([0.0, cost, 0.0, cost])
     state = State(lambda: settings, lambda _: Ends(), clock, lambda: next(spent))
     first = state.look()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.fix(connection, page_states.REWIND_ID, "x", 1)
     clock.now += serves - 0.01
     assert state.look() is first
@@ -117,7 +117,7 @@ def test_what_was_encoded_serves_all_who_ask_for_the_same():
 
 def test_a_switch_is_seen(settings, state, clock):
     assert state.look().pipeline("visits").jobs[0].state == "live"
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.set_grace(connection, LIVE, database.now())
     clock.now += FRESH_SECONDS + 0.1
     assert state.look().pipeline("visits").jobs[0].grace_until is not None

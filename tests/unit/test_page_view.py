@@ -173,7 +173,7 @@ def test_what_the_actions_say_and_ask(settings, in_state):
 
 def test_a_standby_with_a_driver_stands_by(settings, in_state):
     in_state("failed verdict")
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         page_states.alive(connection)
     (approve, *_) = of_rewind(settings, status.read(settings, Ends()))["offers"]
     assert approve["consequence"] == (
@@ -194,7 +194,7 @@ def test_what_compared_nothing_says_so_wherever_its_verdict_stands(settings, in_
 def test_a_paused_dag_stands_in_the_note_of_its_job(settings, in_state):
     (card,) = overview.overview(in_state("paused DAG"))["pipelines"]
     assert card["live"]["note"] == PAUSED
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         streams.wish(connection, LIVE, streams.GENERATION, streams.DRAIN)
     (card,) = overview.overview(status.read(settings, Ends()))["pipelines"]
     assert card["live"]["note"] == "", "it is not to run"
@@ -202,7 +202,7 @@ def test_a_paused_dag_stands_in_the_note_of_its_job(settings, in_state):
 
 def test_a_paused_backfill_offers_to_go_on(settings, in_state):
     in_state("backfilling")
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         rewinds.set_controls(connection, REWIND_ID, paused=True, records_per_second=None)
     body = of_rewind(settings, status.read(settings, Ends()))
     assert [offer["name"] for offer in body["offers"]] == ["resume", "throttle", "abort"]
@@ -226,7 +226,7 @@ def test_the_race_with_its_gate_and_handoff(settings, in_state):
 
 def test_a_long_race_is_thinned_and_keeps_its_newest_point(settings, in_state):
     in_state("deployed")
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         page_states.ran(connection, LIVE, 1_200, 10)
         page_states.ran(connection, CANDIDATE, 1_200, 9)
         found = lag_history(connection, CANDIDATE, LIVE, {0: 0, 1: 0})
@@ -280,7 +280,7 @@ def test_a_generation_and_what_differs_from_live(settings, in_state):
 def test_a_generation_with_a_setting_of_a_newer_release_is_shown_without_what_differs(settings, in_state):
     found = in_state("standby")
     table = schema.generations
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         frozen = generations.read(connection, LIVE).frozen
         newer = {**frozen, "config": {**frozen["config"], "surprise": 1}}
         connection.execute(table.update().where(table.c.job_id == LIVE).values(frozen=newer))
@@ -308,7 +308,7 @@ def test_the_active_rewind_is_shown_however_few_ended_ones_are_asked_for(setting
 
 def test_two_rewinds_side_by_side(settings, in_state):
     in_state("aborted")
-    with database.transaction(settings.registry_url) as connection:
+    with database.writing(settings.registry_url) as connection:
         made = page_states.plan(reason="again")
         rewinds.open_rewind(connection, "rw-other", made)
     state = State(lambda: settings, lambda _: Ends())

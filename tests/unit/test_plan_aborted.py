@@ -9,7 +9,7 @@ import pytest
 from rewind.core.errors import RefusedError
 from rewind.core.planning.plan import Request
 from rewind.registry import plannings, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.steps.lifecycle import plan as step
 from tests.support.fakes import installation, plan
 
@@ -20,13 +20,13 @@ REQUEST = '{"dry_run": false}'
 def settings(tmp_path, monkeypatch):
     made = installation(tmp_path / "home")
     monkeypatch.setattr(step, "_proven", lambda *_: [])
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False)
     return made
 
 
 def abort(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert plannings.abort(connection, "rw-1", "") is not None
 
 
@@ -40,7 +40,7 @@ def test_an_abort_while_it_is_made(settings, monkeypatch):
     monkeypatch.setattr(step, "_made", aborted_meanwhile)
     with pytest.raises(RefusedError, match="rewind rw-1 was aborted while it was planned"):
         step.run(settings, "rw-1", "visits_converter", REQUEST)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert rewinds.find(connection, "rw-1") is None
         with pytest.raises(RefusedError, match="is unknown"):
             rewinds.read_plan(connection, made.id)
@@ -59,13 +59,13 @@ def test_one_that_may_not_be_approved_by_itself_is_not_opened(settings, monkeypa
     monkeypatch.setattr(step, "_made", lambda *_: made)
     with pytest.raises(RefusedError, match=r"auto_approve: approval\.auto_approve_by does not name whoever asked"):
         step.run(settings, "rw-1", "visits_converter", REQUEST)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert rewinds.find(connection, "rw-1") is None
 
 
 def test_one_that_nobody_aborts_is_opened(settings, monkeypatch):
     monkeypatch.setattr(step, "_made", lambda *_: plan())
     step.run(settings, "rw-1", "visits_converter", REQUEST)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert rewinds.read_active(connection, "rw-1")[0].plan_id == plan().id
         assert plannings.being_made(connection) == []

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError
 from rewind.registry import generations, plannings, publications, rewinds, schema, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.verdicts import Verdict
 from rewind.runtime import approvers
 from rewind.steps.lifecycle import abort
@@ -30,7 +30,7 @@ OLD, NEW = "visits_converter-g1", "visits_converter-g2"
 @pytest.fixture
 def settings(tmp_path):
     made = installation(tmp_path)
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
         rewinds.open_rewind(connection, "rw-1", plan())
@@ -38,14 +38,14 @@ def settings(tmp_path):
 
 
 def candidate(settings, rewind_id):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=2, state=lifecycle.CANDIDATE), rewind_id)
         streams.wish(connection, NEW, streams.GENERATION, streams.RUN)
 
 
 def after(settings):
     """What an abort may have changed: the rewind's state, whether it is being aborted, and the candidate's."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         being_aborted = rewinds.fact(connection, "rw-1", rewinds.ABORTING)
         job, stream = generations.read(connection, NEW), streams.read(connection, NEW)
         return rewinds.read(connection, "rw-1").state, being_aborted, job.state, stream.wish
@@ -53,13 +53,13 @@ def after(settings):
 
 def test_a_rewind_whose_job_is_live_is_not_aborted_and_the_job_runs_on(settings):
     candidate(settings, "rw-1")
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.switch(connection, "visits_converter", OLD, NEW, 1, timedelta(hours=1))
         publications.hold(connection, "visits_converter", 2, NEW, "rw-1")
     with pytest.raises(RefusedError, match=f"rewind_id: {NEW} is live: the pointer has moved. Roll back"):
         abort.run(settings, "rw-1", "visits_converter", "")
     assert after(settings) == (lifecycle.ACTIVE, None, lifecycle.LIVE, streams.RUN)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert publications.find(connection, "visits_converter", 2).held_by == "rw-1"
 
 
@@ -70,7 +70,7 @@ def test_another_pipelines_rewind_is_not_aborted_nor_is_anything_recorded(settin
         with pytest.raises(RefusedError, match=r"rewind_id: .*(is no rewind of carts|is unknown)"):
             abort.run(settings, rewind_id, pipeline, "")
     assert after(settings) == (lifecycle.ACTIVE, None, lifecycle.CANDIDATE, streams.RUN)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert rewinds.steps_of(connection, "rw-1") == []
 
 
@@ -120,7 +120,7 @@ def test_what_the_page_does_not_offer_or_lacks_its_reason_reaches_nobody(monkeyp
     ],
 )
 def test_who_asked_does_not_approve_where_two_are_needed(settings, live_says, plan_says, person, refused):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         # A command makes it known before the run does, and does not know by whom.
         plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False)
         plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person="ada")
@@ -153,7 +153,7 @@ def test_who_asked_does_not_approve_where_two_are_needed(settings, live_says, pl
 )
 def test_a_pass_approves_by_itself_for_those_who_are_named(settings, live_says, plan_says, person, asked, told):
     passed = Verdict(1, 1, lifecycle.PASS, {}, {}, {}, [], "", datetime.now(UTC))
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person=person)
         frozen = {**generations.read(connection, OLD).frozen}
         frozen["config"] = {**frozen["config"], "auto_approve_by": live_says}
@@ -170,7 +170,7 @@ def test_a_pass_approves_by_itself_for_those_who_are_named(settings, live_says, 
 
 def test_the_page_lets_nobody_approve_their_own_where_two_are_needed(settings, monkeypatch):
     made = replace(plan(), config={**plan().config, "four_eyes": True})
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         plannings.ask(connection, "rw-1", "visits_converter", "", dry_run=False, person="ada")
     monkeypatch.setattr(
         offers, "offers", lambda *_: [Offer(offers.APPROVE, "", "", ""), Offer(offers.REJECT, "", "", "")]

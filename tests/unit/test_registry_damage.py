@@ -9,7 +9,7 @@ import pytest
 
 from rewind.core.errors import RetryError
 from rewind.registry import database, generations
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.snapshot import snapshot
 from tests.support.fakes import generation, installation
 
@@ -17,7 +17,7 @@ from tests.support.fakes import generation, installation
 @pytest.fixture
 def settings(tmp_path):
     made = installation(tmp_path / "home")
-    with transaction(made.registry_url) as connection:
+    with writing(made.registry_url) as connection:
         for number in range(1, 60):
             generations.create(connection, generation(number=number, state="retired"), None)
     # What is damaged below must be all that there is: it is in the file when nobody is connected.
@@ -40,7 +40,7 @@ def overwritten(file: Path):
 
 
 @pytest.mark.parametrize("damage", [torn, flipped, overwritten])
-@pytest.mark.parametrize("opened", [transaction, snapshot])
+@pytest.mark.parametrize("opened", [writing, snapshot])
 def test_a_damaged_registry_is_told_with_the_cure(settings, damage, opened):
     damage(Path(settings.registry_url.removeprefix("sqlite:///")))
     told = r"registry sqlite:.*: it is damaged; stop the stack and restore its backup"
@@ -52,7 +52,7 @@ def test_a_missing_registry_is_told_and_none_is_made(settings):
     file = Path(settings.registry_url.removeprefix("sqlite:///"))
     file.unlink()
     told = rf"registry {file} is missing: stop the stack and restore its backup, or make a new one"
-    with pytest.raises(RetryError, match=told), transaction(settings.registry_url):
+    with pytest.raises(RetryError, match=told), writing(settings.registry_url):
         pass
     assert not file.exists()
 
@@ -61,22 +61,22 @@ def test_a_backup_that_is_put_in_the_place_of_a_registry_is_what_is_written_to(s
     file = Path(settings.registry_url.removeprefix("sqlite:///"))
     backup = file.with_name("backup.db")
     backup.write_bytes(file.read_bytes())
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=77, state="retired"), None)
     backup.replace(file)
     for sibling in file.parent.glob(f"{file.name}-*"):
         sibling.unlink()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert len(generations.all_of(connection, "visits_converter")) == 59
 
 
 def test_a_forked_process_shares_no_connection_with_its_parent(settings):
     reading, writing = os.pipe()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         mine = connection.connection.dbapi_connection
     child = os.fork()
     if child == 0:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             os.write(writing, b"its own" if connection.connection.dbapi_connection is not mine else b"the parent's")
         os._exit(0)
     os.waitpid(child, 0)

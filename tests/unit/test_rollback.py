@@ -13,7 +13,7 @@ from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.model import Batch
 from rewind.declared import forms
 from rewind.registry import generations, leases, progress, rewinds, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.runtime import announce, collect, rollback
 from rewind.runtime.drivers import supervise
 from rewind.steps.lifecycle import rollback as step
@@ -40,7 +40,7 @@ def told(monkeypatch):
 @pytest.fixture
 def switched(settings):
     """A switch from g1, which stands by for an hour and runs, to g2; both at offset 10, watched by a rewind."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
         rewinds.open_rewind(connection, "rw-1", plan())
@@ -57,7 +57,7 @@ def reach(connection, job, offset):
 
 
 def states(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         found, epoch = generations.live(connection, PIPELINE)
         return found.job_id, epoch, {g.job_id: g.state for g in generations.all_of(connection, PIPELINE)}
 
@@ -70,7 +70,7 @@ def test_the_standby_is_live_again_and_the_watched_rewind_has_ended(settings, sw
     roll_back(settings)
     assert states(settings) == (OLD, 3, {OLD: "live", NEW: "standby"})
     assert told == [(PIPELINE, 3)]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert rewinds.read(connection, "rw-1").state == "rolled_back"
         assert generations.grace_until(connection, OLD) is None
         kept = generations.grace_until(connection, NEW)
@@ -100,24 +100,24 @@ def test_the_way_forward_stays_open(settings, switched, told):
 
 
 def test_a_dry_run_tells_and_changes_nothing(settings, switched, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         reach(connection, NEW, 13)
     text = step.preview(settings, PIPELINE, forms.checked({}, forms.ROLLBACK, "rollback_visits"))
     assert text == f"{PIPELINE}: from {NEW} at epoch 2 back to {OLD}; the standby is 6 offsets behind live"
     roll_back(settings, dry_run=True)
     assert (states(settings)[:2], told) == ((NEW, 2), [])
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert rewinds.steps_of(connection, ROLLBACK) == []
 
 
 def test_a_standby_that_is_behind_is_waited_for_within_a_limit(settings, switched, told, monkeypatch):
     monkeypatch.setattr(step, "PATIENCE_SECONDS", 0)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         reach(connection, NEW, 13)
     with pytest.raises(RetryError, match=f"{OLD} is 6 offsets short of live's positions"):
         roll_back(settings)
     assert (states(settings)[:2], told) == ((NEW, 2), [])
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         # Live goes on meanwhile; what the standby must pass was frozen by the first attempt.
         reach(connection, NEW, 20)
         reach(connection, OLD, 13)
@@ -126,7 +126,7 @@ def test_a_standby_that_is_behind_is_waited_for_within_a_limit(settings, switche
 
 
 def test_without_a_standby_it_is_refused(settings, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
     with pytest.raises(RefusedError, match="to: visits_converter has no job that stands by"):
@@ -137,7 +137,7 @@ def test_without_a_standby_it_is_refused(settings, told):
 
 @pytest.mark.shows("secure", id_of_another_rollback="refused")
 def test_a_job_that_does_not_stand_by_is_no_target(settings, switched, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         made = generation(number=1, state=lifecycle.CANDIDATE)
         config = {**made.frozen["config"], "name": "carts", "output_topic": "carts"}
         names = {"job_id": "carts-g1", "output_topic": "carts-g1", "dead_letter_topic": "carts-g1-dead"}
@@ -157,7 +157,7 @@ def test_a_job_that_does_not_stand_by_is_no_target(settings, switched, told):
 
 
 def test_after_its_grace_a_standby_is_no_target_unless_it_is_watched(settings, switched, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.set_grace(connection, OLD, now())
         assert rollback.find(connection, PIPELINE).standby_job_id == OLD
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)
@@ -166,11 +166,11 @@ def test_after_its_grace_a_standby_is_no_target_unless_it_is_watched(settings, s
 
 
 def test_a_standby_that_drains_or_has_no_driver_is_no_target(settings, switched, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, OLD, streams.GENERATION, streams.DRAIN)
     with pytest.raises(RefusedError, match=f"{OLD} was wished to drain"):
         roll_back(settings)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, OLD, streams.GENERATION, streams.RUN)
         leases.give_back(connection, OLD, 1)
     with pytest.raises(RefusedError, match=f"{OLD} has no living driver"):
@@ -179,17 +179,17 @@ def test_a_standby_that_drains_or_has_no_driver_is_no_target(settings, switched,
 
 
 def test_a_pointer_that_moved_since_it_was_decided_is_left_alone(settings, switched, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         target = rollback.fixed(connection, "rb-late", PIPELINE)
     roll_back(settings)
     roll_back(settings, "rb-2")
-    with transaction(settings.registry_url) as connection, pytest.raises(WorldMovedError):
+    with writing(settings.registry_url) as connection, pytest.raises(WorldMovedError):
         rollback.switch(connection, "rb-late", target, "", HOUR)
     assert states(settings)[:2] == (NEW, 4)
 
 
 def test_a_standby_that_was_wished_to_drain_since_it_was_decided_stays_one(settings, switched, told):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         target = rollback.fixed(connection, ROLLBACK, PIPELINE)
         streams.wish(connection, OLD, streams.GENERATION, streams.DRAIN)
         with pytest.raises(RefusedError, match=f"{OLD} was wished to drain"):
@@ -198,12 +198,12 @@ def test_a_standby_that_was_wished_to_drain_since_it_was_decided_stays_one(setti
 
 
 def test_a_collection_that_had_begun_does_not_retire_what_was_rolled_back_to(settings, switched, told, monkeypatch):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)
         generations.set_grace(connection, OLD, now())
 
     def meanwhile(settings, job_id):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.wish(connection, OLD, streams.GENERATION, streams.RUN)
             generations.set_grace(connection, OLD, now() + HOUR)
         roll_back(settings)

@@ -23,7 +23,7 @@ from rewind.registry import (
     shared_outputs,
     streams,
 )
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.publications import Counts
 from rewind.runtime import announce, collect, publishing
 from rewind.runtime.kafka.broker import Broker
@@ -103,7 +103,7 @@ def settings(tmp_path):
 @pytest.fixture
 def registry(settings):
     """g1 is live at epoch 1 and its driver has token 1; g2 is the candidate, its driver has token 1 too."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.create(connection, generation(SHARED, 1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
         generations.create(connection, generation(SHARED, 2, state=lifecycle.CANDIDATE), "rw-1")
@@ -200,13 +200,13 @@ def roll_back(settings):
 
 
 def publication(settings, epoch):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         return publications.find(connection, NAME, epoch)
 
 
 def driver(settings, job, through):
     """Ask once, as a job's driver does, and publish if it may; return whether it did."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         begun = publications.begin(connection, NAME, job, 1, through)
         if begun is not None:
             publications.record(connection, begun, 1, through, {}, {}, Counts(written=2, vanished=1))
@@ -223,13 +223,13 @@ def test_a_rollback_does_not_move_the_pointer_while_live_may_publish(settings, s
 
 def test_a_rollback_is_done_once_the_standby_has_merged(settings, switched, monkeypatch):
     # The driver of the live job is dead: it needs no answer.
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.give_back(connection, NEW, 1)
     with pytest.raises(RetryError, match=f"{OLD} has not merged into the shared output yet"):
         roll_back(settings)
     assert (rewind.resolve(NAME, settings.registry_url).job_id, driver(settings, OLD, 12)) == (OLD, True)
     roll_back(settings)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         (*_, step) = rewinds.steps_of(connection, "rb-1")
     assert step.evidence["published"] == {
         "epoch": 3,
@@ -242,11 +242,11 @@ def test_a_rollback_is_done_once_the_standby_has_merged(settings, switched, monk
 
 
 def test_the_compare_and_set_itself_looks_whether_publishing_has_stopped(settings, switched, monkeypatch):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         leases.give_back(connection, NEW, 1)
 
     def released_meanwhile(*_):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             publications.release(connection, NAME, "rb-1")
 
     monkeypatch.setattr(rollback, "_await_standby", released_meanwhile)
@@ -275,7 +275,7 @@ def test_an_abort_lets_live_go_on(settings, registry):
     publications.hold(registry, NAME, 1, OLD, "rw-1")
     registry.commit()
     assert not driver(settings, OLD, 3)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         streams.wish(connection, NEW, streams.GENERATION, streams.DRAIN)
         leases.give_back(connection, NEW, 1)
         connection.execute(schema.streams.delete().where(schema.streams.c.owner == NEW))
@@ -291,7 +291,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_is_the_pipelines_own(settings
     monkeypatch.setattr(Broker, "topics", lambda self: [OUTPUT])
     with pytest.raises(RefusedError, match=f"{OUTPUT} exists already"):
         allocate_shared.refuse_leftover(settings, SHARED)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         shared_outputs.name(connection, NAME, "topic", OUTPUT)
     allocate_shared.refuse_leftover(settings, SHARED)
     with pytest.raises(RefusedError, match=f"{OUTPUT} exists already"):
@@ -315,7 +315,7 @@ def test_it_is_made_once(settings, registry, monkeypatch):
 def test_readers_find_it_whichever_job_is_live(settings, registry):
     registry.commit()
     assert rewind.resolve(NAME, settings.registry_url).output_topic == OUTPUT
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         generations.switch(connection, NAME, OLD, NEW, 1, HOUR)
     found = rewind.resolve(NAME, settings.registry_url)
     assert (found.job_id, found.output_topic) == (NEW, OUTPUT)

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JNetworkError
 from rewind.core.errors import IntegrityError, LeaseLostError, RetryError
 from rewind.core.offsets import OffsetRange
 from rewind.registry import chunk_log, leases
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.snapshot import snapshot
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.lifecycle import backfill
@@ -84,7 +84,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("opened", [transaction, snapshot])
+@pytest.mark.parametrize("opened", [writing, snapshot])
 @pytest.mark.parametrize("name", SLOW)
 def test_a_slow_call_within_a_transaction_fails_with_its_name_and_where_it_began(settings, name, opened):
     with pytest.raises(SlowCallError) as stopped:
@@ -102,7 +102,7 @@ def test_who_catches_a_slow_call_fails_the_test_all_the_same(settings):
         with pytest.raises(SlowCallError):
             settings.home.exists()
 
-    held(transaction, settings.registry_url, caught)
+    held(writing, settings.registry_url, caught)
     with pytest.raises(AssertionError, match=rf"os\.stat {settings.home}: {SITE}"):
         next(run)
 
@@ -117,10 +117,10 @@ def quick(settings):
 
 
 def test_what_python_and_a_lease_need_passes(settings):
-    held(transaction, settings.registry_url, lambda: quick(settings))
+    held(writing, settings.registry_url, lambda: quick(settings))
     # The JVM is told what it may forget, whenever Python cleans up: here it has no connection.
     with pytest.raises(Py4JNetworkError):
-        held(transaction, settings.registry_url, lambda: asked(ClientServerConnection, "m\nd\no1\ne\n"))
+        held(writing, settings.registry_url, lambda: asked(ClientServerConnection, "m\nd\no1\ne\n"))
 
 
 def test_beside_a_transaction_and_after_it_everything_passes(settings):
@@ -130,11 +130,11 @@ def test_beside_a_transaction_and_after_it_everything_passes(settings):
         thread.join()
 
     seen = []
-    held(transaction, settings.registry_url, other)
+    held(writing, settings.registry_url, other)
     with pytest.raises(ValueError, match="ended"):
-        held(transaction, settings.registry_url, lambda: int("ended"))
+        held(writing, settings.registry_url, lambda: int("ended"))
     seen.append(settings.home.exists())
-    with transaction(settings.registry_url):
+    with writing(settings.registry_url):
         seen.append(settings.home.exists())
     assert seen == [True, True, True]
 
@@ -142,7 +142,7 @@ def test_beside_a_transaction_and_after_it_everything_passes(settings):
 def test_a_transaction_within_one_is_stopped(settings):
     # The inner one would wait for the outer one until its patience ends.
     with pytest.raises(SlowCallError, match=r"os\.stat .*registry\.db"):
-        held(transaction, settings.registry_url, lambda: held(transaction, settings.registry_url, int))
+        held(writing, settings.registry_url, lambda: held(writing, settings.registry_url, int))
     told.take()
 
 
@@ -155,7 +155,7 @@ before = list(sys.path)
 warm_submit.watch_transactions()
 assert sys.path == before and "pytest" not in sys.modules
 from pathlib import Path
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 space = {{"__name__": "rewind.steps.example"}}
 exec(compile({PRODUCT!r}, "/product/rewind/steps/example.py", "exec"), space)
 space["held"](transaction, {settings.registry_url!r}, Path("/").exists)
@@ -173,7 +173,7 @@ class Guarded:
     """A lease that was taken with a token."""
 
     def __init__(self, settings, job_id):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             self.token = leases.take(connection, job_id, leases.this_driver())
 
 
@@ -196,7 +196,7 @@ def test_a_wave_is_cut_outside_and_once(settings, work):
 
     todo = backfill.cut_wave(settings, work, guard, cut, 0, 7, WAVE)
     assert [(c.number, c.ranges) for c in todo] == [(0, {0: OffsetRange(0, 3)}), (1, {0: OffsetRange(3, 5)})]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         chunk_log.finish(connection, "rw-1", 0, 3, 0)
     # After a death: what the attempt before this one cut stays, whatever this one would cut.
     again = backfill.cut_wave(settings, work, guard, lambda *_: [WAVE], 0, 7, WAVE)
@@ -208,14 +208,14 @@ def test_who_lost_the_lease_while_it_cut_records_no_wave(settings, work):
     guard = Guarded(settings, work.plan.job_id)
 
     def cut(*_):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             leases.give_back(connection, work.plan.job_id, guard.token)
             leases.take(connection, work.plan.job_id, leases.this_driver())
         return [WAVE]
 
     with pytest.raises(LeaseLostError):
         backfill.cut_wave(settings, work, guard, cut, 0, 7, WAVE)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert chunk_log.read(connection, "rw-1") == []
 
 
@@ -227,7 +227,7 @@ def test_a_mirror_that_is_not_whole_stops_a_wave_before_it_is_recorded(settings,
 
     with pytest.raises(IntegrityError):
         backfill.cut_wave(settings, work, guard, cut, 0, 7, WAVE)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert chunk_log.read(connection, "rw-1") == []
 
 
@@ -237,7 +237,7 @@ def test_f01_no_pipeline_waits_for_another_one_that_lists_a_slow_disk(settings, 
     waits = crowd.backfill_beside_writers(settings, monkeypatch, pipelines, files, at_a_time=10)
     assert (waits.writes, waits.files) == (pipelines * files // 10, files)
     assert waits.longest <= 1
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert [c.ranges for c in chunk_log.read(connection, "rw-1")] == [{0: OffsetRange(0, 5), 1: OffsetRange(0, 5)}]
 
 
@@ -245,7 +245,7 @@ def test_f01_a_transaction_that_is_held_while_a_disk_is_listed_lets_others_wait(
     slow = crowd.SlowFiles(at_a_time=1)
 
     def act():
-        with transaction(settings.registry_url):
+        with writing(settings.registry_url):
             list(slow.through(["a"]))
 
     with pytest.raises(RetryError, match="database is locked"):

@@ -530,7 +530,7 @@ def test_reading_takes_no_lock(settings, registry):
     """A writer at work neither stops the view nor shows it what is not committed."""
     deployed(registry)
     registry.commit()
-    with database.transaction(settings.registry_url) as writer:
+    with database.writing(settings.registry_url) as writer:
         generations.create(writer, generation(2, lifecycle.CANDIDATE), None)
         found = status.read(settings, FakeBroker(VISITS), NOW)
     assert [job.job_id for job in found.pipeline("visits_converter").jobs] == ["visits_converter-g1"]

@@ -14,7 +14,7 @@ from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import KEEP, TOMBSTONE
 from rewind.core.planning.plan import Request
 from rewind.registry import progress, rewinds
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.steps.base import recording
 from rewind.steps.generation import cut_trial
 from rewind.steps.lifecycle import backfill
@@ -59,7 +59,7 @@ def test_a_repair_ends_at_its_end():
 
 
 def test_a_history_with_state_ends_with_a_batch_of_live(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for number, end in ((1, {0: 10, 1: 4}), (2, {0: 20, 1: 8}), (3, {0: 30, 1: 9})):
             progress.record(connection, LIVE, 1, Batch(number, {0: 0, 1: 0}, end, 1, now()))
     state, source = fakes.mirror({0: (0, 25), 1: (0, 9)}), topic({0: 0, 1: 0}, {0: 40, 1: 9})
@@ -90,7 +90,7 @@ def test_a_plan_of_another_pipeline_is_not_applied(settings, monkeypatch):
     monkeypatch.setattr(plan_step.pipelines, "load", lambda *_: PIPELINE)
     monkeypatch.setattr(plan_step, "session", lambda *_: pytest.fail("it was gone on with"))
     made = fakes.plan()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.store_plan(connection, made)
     with pytest.raises(RefusedError, match=f"apply_plan: plan {made.id} is of visits_converter"):
         plan_step._made(settings, Request("other"), made.id)

@@ -9,7 +9,7 @@ import pytest
 from rewind.core import lifecycle
 from rewind.core.model import Batch
 from rewind.registry import generations, progress
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.views import metrics, status
 from rewind.views.counters import Totals
 from rewind.views.status import PipelineView, Status
@@ -33,7 +33,7 @@ class Away:
 @pytest.fixture
 def connection(tmp_path):
     settings = fakes.installation(tmp_path)
-    with transaction(settings.registry_url) as made:
+    with writing(settings.registry_url) as made:
         generations.create(made, fakes.generation(state=lifecycle.CANDIDATE), None)
         yield made
 

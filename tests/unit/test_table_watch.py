@@ -17,7 +17,7 @@ from rewind.core.errors import IntegrityError, QuarantineError, RetryError
 from rewind.core.pipeline import DELTA
 from rewind.core.table_changes import ADDED, CHANGED, REMOVED, RESTORED, Change, effective, fallen, told
 from rewind.registry import shared_outputs
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import table_log
 from rewind.runtime import tables
 from rewind.steps.lifecycle import merge
@@ -125,7 +125,7 @@ def test_rows_that_others_add_are_told_and_stop_nothing(settings, table, caplog)
     assert caplog.messages == [
         f"{NAME} was changed by somebody else: WRITE at version 2 by Spark at 2025-09-04T07:00:00Z"
     ]
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         (change,) = table_log.changes(connection, NAME, "id")
     assert (change.kind, change.version) == (ADDED, 2)
     caplog.clear()
@@ -274,7 +274,7 @@ def test_a_driver_goes_on_while_the_registry_is_away_and_keeps_what_it_saw(setti
         looking.check(None)
     table.write(APP, 2)
     looking.check(None)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert table_log.read(connection, NAME, "id").version == 4
         assert [change.version for change in table_log.changes(connection, NAME, "id")] == [2]
 
@@ -283,9 +283,9 @@ def test_an_older_look_takes_nothing_back(settings):
     newer, older = table_log.Sight(7, "b", "t", ("x",)), table_log.Sight(5, "a")
     changes = [Change(4, REMOVED, "DELETE", "me", 1, None, 3)]
     for sight in (newer, older):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             table_log.record(connection, NAME, "id", sight, changes)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         assert table_log.read(connection, NAME, "id") == newer
         assert table_log.changes(connection, NAME, "id") == changes
         assert table_log.read(connection, NAME, "other") is None
@@ -333,7 +333,7 @@ def test_nothing_is_published_from_or_into_a_table_that_was_emptied(settings, ta
 
 
 def test_a_publisher_watches_its_own_table_and_the_shared_one(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         shared_outputs.name(connection, JOB.pipeline, "table", "visits_converted-shared")
     delta = replace(JOB, frozen={"config": replace(PIPELINE, output_format=DELTA).frozen()})
     assert [one._table.name for one in publish._watches(settings, delta)] == [NAME, "visits_converted-shared"]

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from rewind.core import crash
 from rewind.core.crash import side_effect
 from rewind.registry import rewinds, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from tests.support.fakes import installation
 from tests.support.trace import Crash, Trace
 
@@ -30,7 +30,7 @@ def traced(settings, monkeypatch):
 
 
 def forget_facts(settings):
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         connection.execute(delete(schema.facts))
 
 
@@ -85,7 +85,7 @@ def test_what_a_jvm_changed_between_two_points_shows_in_the_world(traced):
 
 
 def test_an_attempt_is_book_keeping_and_nothing_else_of_a_rewind_is(settings, traced):
-    with traced(), transaction(settings.registry_url) as connection:
+    with traced(), writing(settings.registry_url) as connection:
         rewinds.end_step(connection, "rw-1", "plan", rewinds.begin_step(connection, "rw-1", "plan"), "done", {})
         rewinds.fix(connection, "rw-1", "wave.0", {"version": 1})
     (line,) = traced.unnamed

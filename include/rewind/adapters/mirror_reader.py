@@ -17,7 +17,7 @@ from rewind.core.model import MirrorState, Topic
 from rewind.core.offsets import OffsetRange, Ranges
 from rewind.core.periods import Period, Strays
 from rewind.core.settings import Settings
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_changes, mirror_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.runtime.kafka.broker import Broker
@@ -75,7 +75,7 @@ class Mirror:
         found = Broker(self._settings).topic(topic)
         if found is None:
             raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
-        with transaction(self._settings.registry_url) as connection:
+        with writing(self._settings.registry_url) as connection:
             commits, deleted = _recorded(connection, found)
         if not commits:
             raise RefusedError("source.topic", f"{topic!r} has no mirror", f"Start it with the DAG mirror_{topic}")
@@ -98,7 +98,7 @@ def watch(settings: Settings, topic: str) -> Watch:
 
 def read_state(settings: Settings, topic: Topic, transactional: bool) -> MirrorState | None:
     """Return what the mirror of a topic holds, from its commit records and from what others were seen to do to it."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         commits, deleted = _recorded(connection, topic)
         changes = mirror_changes.recorded(connection, topic.name)
     found = mirror_log.state(commits, deleted, topic, transactional)

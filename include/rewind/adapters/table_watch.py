@@ -22,7 +22,7 @@ from rewind.core.model import Generation
 from rewind.core.offsets import OffsetRange
 from rewind.core.settings import Settings
 from rewind.core.table_changes import ADDED, Change
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.mirrors import table_log
 from rewind.registry.mirrors.table_log import Sight
 from rewind.runtime import tables
@@ -151,14 +151,14 @@ class Watch:
         )
 
     def _recall(self) -> None:
-        with transaction(self._url) as connection:
+        with reading(self._url) as connection:
             self._sight = table_log.read(connection, self._table.name, self._table.table_id)
             self.changes = table_log.changes(connection, self._table.name, self._table.table_id)
         self._recalled = True
 
     def _keep(self, sight: Sight) -> None:
         try:
-            with transaction(self._url, RENEW_MILLISECONDS) as connection:
+            with writing(self._url, RENEW_MILLISECONDS) as connection:
                 table_log.record(connection, self._table.name, self._table.table_id, sight, self.changes)
         except RetryError as away:
             log.warning("%s: what was seen up to version %d is kept back: %s", self._table.name, sight.version, away)

@@ -8,7 +8,7 @@ import getpass
 from rewind.cli import context, output
 from rewind.core.settings import Settings
 from rewind.registry import adjustments, audit, database, leases, owners, schema, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime.drivers import declared_dead
 
 
@@ -78,7 +78,7 @@ def _finish(arguments: argparse.Namespace) -> int:
 
 def _upgrade(arguments: argparse.Namespace) -> int:
     database.upgrade(context.settings().registry_url)
-    with transaction(context.settings().registry_url) as connection:
+    with reading(context.settings().registry_url) as connection:
         contested = [each.told() for each in owners.contested(connection)]
     body = {"protocol": schema.PROTOCOL, "contested": contested}
     output.tell(arguments, body, ["the registry has the schema of this release", *contested])
@@ -97,7 +97,7 @@ def _declare_dead(arguments: argparse.Namespace) -> int:
 
 def _tell_holder(arguments: argparse.Namespace, settings: Settings) -> int:
     owner = arguments.owner
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         found = declared_dead.held(connection, owner)
     alive = found.holder is not None and leases.alive(found.holder)
     ends = f"{found.renewed_at + declared_dead.CUT_OFF:%H:%M:%S}Z"
@@ -113,7 +113,7 @@ def _tell_holder(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _wish(arguments: argparse.Namespace) -> int:
     owner, wanted = arguments.owner, arguments.wanted
-    with transaction(context.settings().registry_url) as connection:
+    with writing(context.settings().registry_url) as connection:
         stream = streams.needed(connection, owner)
         streams.wish(connection, owner, stream.kind, wanted)
         audit.note(connection, audit.Act(getpass.getuser(), wanted, audit.of_owner(connection, owner), owner))

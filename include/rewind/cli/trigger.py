@@ -19,7 +19,7 @@ from rewind.core.planning import requested_range
 from rewind.declared import forms
 from rewind.declared.forms import CONSUMERS, PARAMETERS, ROLLBACK
 from rewind.registry import audit, plannings, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.plannings import Planning
 from rewind.registry.rewinds import Rewind
 from rewind.registry.snapshot import snapshot
@@ -169,7 +169,7 @@ def _asked(arguments: argparse.Namespace, dag_id: str, conf: Mapping[str, Any]) 
 
 @contextlib.contextmanager
 def _registry() -> Iterator[Connection]:
-    with transaction(context.settings().registry_url, ASK_MILLISECONDS) as connection:
+    with writing(context.settings().registry_url, ASK_MILLISECONDS) as connection:
         yield connection
 
 
@@ -188,7 +188,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
 
 
 def _abort(arguments: argparse.Namespace) -> int:
-    with transaction(context.settings().registry_url) as connection:
+    with writing(context.settings().registry_url) as connection:
         planning = plannings.abort(connection, arguments.rewind, arguments.reason)
         if planning is not None:
             said = {"reason": arguments.reason}

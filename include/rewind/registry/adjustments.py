@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from rewind.registry import audit, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 
 FINISH = "finish_now"
 """The fact that ends an observation at its next look."""
@@ -20,7 +20,7 @@ def pause(registry_url: str, rewind_id: str, person: str, *, paused: bool) -> in
     Raises:
         RefusedError: The rewind is unknown or not active.
     """
-    with transaction(registry_url) as connection:
+    with writing(registry_url) as connection:
         _, limit = rewinds.controls(connection, rewind_id)
         rewinds.set_controls(connection, rewind_id, paused=paused, records_per_second=limit)
         _note(connection, person, "pause" if paused else "resume", rewind_id)
@@ -33,7 +33,7 @@ def throttle(registry_url: str, rewind_id: str, person: str, records_per_second:
     Raises:
         RefusedError: The rewind is unknown or not active, or the limit is below 1 or too high.
     """
-    with transaction(registry_url) as connection:
+    with writing(registry_url) as connection:
         paused, _ = rewinds.controls(connection, rewind_id)
         rewinds.set_controls(connection, rewind_id, paused=paused, records_per_second=records_per_second)
         _note(connection, person, "throttle", rewind_id, {"records_per_second": records_per_second})
@@ -46,7 +46,7 @@ def finish(registry_url: str, rewind_id: str, person: str) -> None:
     Raises:
         RefusedError: The rewind is unknown or not active.
     """
-    with transaction(registry_url) as connection:
+    with writing(registry_url) as connection:
         rewinds.read_active(connection, rewind_id)
         rewinds.fix(connection, rewind_id, FINISH, True)
         _note(connection, person, "finish", rewind_id)

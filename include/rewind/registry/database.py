@@ -25,6 +25,8 @@ BUSY_MILLISECONDS = 30_000
 FROZEN_MILLISECONDS = 10_000
 """How long PostgreSQL waits for the next word of a transaction, which may hold the lock of the one writer: its process
 froze, or its host is gone. None waits for anything but the registry, so none that works is silent for so long."""
+READS = "rewind_reads"
+"""Execution option of a connection: that it only reads."""
 PATIENCE = "rewind_patience"
 """Execution option of a connection: for how many milliseconds it waits for the lock of the one writer."""
 ASK_AGAIN_SECONDS = (0.000_5, 0.003)
@@ -54,9 +56,10 @@ def _engine(url: str, _process: int) -> Engine:
         file = made.url.database or ""
         event.listen(made, "connect", partial(_prepare_sqlite, file))
         event.listen(made, "checkout", partial(_refuse_replaced, file))
-        event.listen(made, "begin", _begin_immediate)
+        event.listen(made, "begin", _begin_on_sqlite)
+        event.listen(made, "checkin", _writes_again)
     if made.dialect.name == "postgresql":
-        event.listen(made, "begin", _begin_alone)
+        event.listen(made, "begin", _begin_on_postgresql)
     return made
 
 
@@ -84,6 +87,21 @@ def _identity(file: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def _writes_again(connection: Any, _record: ConnectionPoolEntry) -> None:
+    if connection is not None:
+        for pragma in ("query_only=OFF", "busy_timeout=0"):
+            connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_on_sqlite(connection: Connection) -> None:
+    if not _reads(connection):
+        _begin_immediate(connection)
+        return
+    # A reader waits for no writer, but for a process that opens or closes the file at this moment.
+    for statement in (f"PRAGMA busy_timeout={BUSY_MILLISECONDS}", "PRAGMA query_only=ON", "BEGIN"):
+        connection.exec_driver_sql(statement)
+
+
 def _begin_immediate(connection: Connection) -> None:
     """Take the write lock first, and wait for it.
 
@@ -107,11 +125,20 @@ def _begin_immediate(connection: Connection) -> None:
     connection.exec_driver_sql(begin)
 
 
-def _begin_alone(connection: Connection) -> None:
+def _begin_on_postgresql(connection: Connection) -> None:
+    if _reads(connection):
+        # By default each query of a transaction would see another instant.
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {FROZEN_MILLISECONDS}")
+        return
     # The same promise as on SQLite: what a transaction reads stays true until it ends (ADR 0008).
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_patience(connection)}")
     connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {FROZEN_MILLISECONDS}")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+
+
+def _reads(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get(READS, False))
 
 
 def _patience(connection: Connection) -> int:
@@ -120,19 +147,41 @@ def _patience(connection: Connection) -> int:
 
 
 @contextmanager
-def transaction(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connection]:
-    """Run the body in one transaction, committed at its end and rolled back on any error.
+def reading(url: str) -> Iterator[Connection]:
+    """Run the body on the registry as it is at one instant; it waits for no writer, and changes nothing.
+
+    What it read may be out of date when it ends: the `writing` that follows checks again what it relies on.
 
     Args:
         url: SQLAlchemy URL of the registry.
-        patience: Milliseconds to wait for a lock.
+
+    Raises:
+        RetryError: The registry is away, missing, damaged, or cannot be reached.
+    """
+    with _transaction(url, {READS: True}) as connection:
+        yield connection
+
+
+@contextmanager
+def writing(url: str, patience: int = BUSY_MILLISECONDS) -> Iterator[Connection]:
+    """Run the body as the one writer, in one transaction: committed at its end and rolled back on any error.
+
+    Args:
+        url: SQLAlchemy URL of the registry.
+        patience: Milliseconds to wait for the other writers.
 
     Raises:
         RetryError: The registry is locked, away, missing, damaged, or cannot be reached.
     """
+    with _transaction(url, {PATIENCE: patience}) as connection:
+        yield connection
+
+
+@contextmanager
+def _transaction(url: str, options: dict[str, Any]) -> Iterator[Connection]:
     _refuse_missing(url)
     try:
-        with engine(url).connect().execution_options(**{PATIENCE: patience}) as connection, connection.begin():
+        with engine(url).connect().execution_options(**options) as connection, connection.begin():
             yield connection
     except DatabaseError as error:
         # Its other kinds say that a statement or a value is wrong, not that the registry is, or that it hung up.

@@ -21,7 +21,7 @@ from rewind.core.offsets import Vector
 from rewind.core.planning import shared_output
 from rewind.core.settings import Settings
 from rewind.registry import generations, progress, schema
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.registry.verdicts import Verdict
 from rewind.runtime.kafka.broker import Broker
 
@@ -95,7 +95,7 @@ def publish(settings: Settings, pipeline: str, epoch: int, broker: Announcer | N
         RetryError: The broker or the registry did not answer.
     """
     broker = broker or Broker(settings)
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         announced, overtaken, published = _state(connection, pipeline, epoch)
     if published:
         return
@@ -104,7 +104,7 @@ def publish(settings: Settings, pipeline: str, epoch: int, broker: Announcer | N
         with side_effect("announce.publish"):
             broker.create_control_topic(TOPIC)
             broker.send(TOPIC, pipeline.encode(), json.dumps(announced, sort_keys=True).encode())
-    with side_effect("announce.record"), transaction(settings.registry_url) as connection:
+    with side_effect("announce.record"), writing(settings.registry_url) as connection:
         connection.execute(update(_table).where(_one(pipeline, epoch)).values(published_at=now()))
 
 
@@ -134,7 +134,7 @@ def _with_output_ends(settings: Settings, announced: Mapping[str, Any], broker: 
         return dict(announced)
     jobs = {name: {**job, "output_position": _ends(job, broker)} for name, job in announced["jobs"].items()}
     complete = {**announced, "jobs": jobs}
-    with side_effect("announce.complete"), transaction(settings.registry_url) as connection:
+    with side_effect("announce.complete"), writing(settings.registry_url) as connection:
         one = _one(announced["pipeline"], announced["epoch"])
         connection.execute(update(_table).where(one).values(body=complete))
     return complete

@@ -28,7 +28,7 @@ from rewind.registry import (
     shared_outputs,
     streams,
 )
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.registry.manifest import Entry
 from rewind.registry.snapshot import snapshot
 from rewind.runtime import rights, tables
@@ -65,7 +65,7 @@ class Due:
 def due(settings: Settings) -> list[Due]:
     """Return what will be collected, and when: standbys after their grace, all else that is over at once."""
     table = schema.generations
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rows = connection.execute(select(table.c.job_id, table.c.state, table.c.grace_until).order_by(table.c.job_id))
         over = [row for row in rows.all() if row.state in (lifecycle.STANDBY, *COLLECTABLE)]
         watched = rewinds.watched_standbys(connection)
@@ -95,7 +95,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
     if over:
         # Before it is drained: where a right is missing it stands by as before.
         _check_rights(settings, job_id)
-    with side_effect("standby.drain"), transaction(settings.registry_url) as connection:
+    with side_effect("standby.drain"), writing(settings.registry_url) as connection:
         state = generations.read(connection, job_id).state
         until = generations.grace_until(connection, job_id)
         if state == lifecycle.STANDBY:
@@ -105,7 +105,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
             streams.wish(connection, job_id, streams.GENERATION, streams.DRAIN)
     if state == lifecycle.STANDBY:
         supervise.end(settings, job_id)
-        with side_effect("generation.retire"), transaction(settings.registry_url) as connection:
+        with side_effect("generation.retire"), writing(settings.registry_url) as connection:
             # A rollback that came meanwhile has made it live again: then this move is refused.
             generations.move(connection, job_id, lifecycle.RETIRED)
     return collect(settings, job_id)
@@ -113,7 +113,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
 
 def unlisted(settings: Settings) -> list[str]:
     """Return topics, tables and folders that look like a generation's and stand in no manifest: told, never deleted."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         listed = manifest.listed(connection) | shared_outputs.names(connection) | _of_nights(settings, connection)
         outputs = generations.outputs(connection)
     likely = re.compile(rf"({'|'.join(map(re.escape, sorted(outputs)))})-[gr][1-9]\d*(-dead)?") if outputs else None
@@ -143,7 +143,7 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
         RetryError: Broker or disk did not answer.
         LeaseHeldError: A driver of it lives.
     """
-    with side_effect("manifest.withdraw"), transaction(settings.registry_url) as connection:
+    with side_effect("manifest.withdraw"), writing(settings.registry_url) as connection:
         generation = generations.read(connection, job_id)
         state = generation.state
         lease = leases.read(connection, job_id)
@@ -161,14 +161,14 @@ def collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
     refused = [line["name"] for line in lines if line["result"] == "refused"]
     if refused:
         raise RefusedError("manifest", f"{job_id}: left alone: {', '.join(refused)}", "Look at the deletions ledger")
-    with side_effect("generation.collected"), transaction(settings.registry_url) as connection:
+    with side_effect("generation.collected"), writing(settings.registry_url) as connection:
         generations.move(connection, job_id, lifecycle.COLLECTED)
         owners.release(connection, job_id)
     return lines
 
 
 def _check_rights(settings: Settings, job_id: str) -> None:
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         entries = [entry for entry in manifest.read(connection, job_id) if entry.state != manifest.DELETED]
     topics, groups = ([e.name for e in entries if e.kind == kind] for kind in (manifest.TOPIC, manifest.GROUP))
     rights.before_a_collection(Broker(settings), topics, groups)
@@ -224,7 +224,7 @@ def _delete(settings: Settings, generation: Generation, found: _Found) -> dict[s
         if found.refused is not None:
             raise found.refused
         if entry.state == manifest.WITHDRAWN and found.there:
-            with side_effect("delete.begin"), transaction(settings.registry_url) as connection:
+            with side_effect("delete.begin"), writing(settings.registry_url) as connection:
                 manifest.set_state(connection, generation.job_id, entry.kind, entry.name, manifest.GOING)
         with side_effect(f"delete.{entry.kind}"), _disk_answers():
             result, detail = _gone(settings, entry), ""
@@ -235,7 +235,7 @@ def _delete(settings: Settings, generation: Generation, found: _Found) -> dict[s
         raise
     except RefusedError as error:
         result, detail = "refused", str(error)
-    with side_effect("delete.record"), transaction(settings.registry_url) as connection:
+    with side_effect("delete.record"), writing(settings.registry_url) as connection:
         state = manifest.WITHDRAWN if result == "refused" else manifest.DELETED
         manifest.set_state(connection, generation.job_id, entry.kind, entry.name, state)
         manifest.record(connection, generation.job_id, entry, result, detail)

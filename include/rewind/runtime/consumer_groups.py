@@ -22,7 +22,7 @@ from rewind.core.planning.consumer_groups import Held, Move, Sides
 from rewind.core.planning.preflight import RESTING, check_reader
 from rewind.core.settings import Settings
 from rewind.registry import generations, schema
-from rewind.registry.database import now, transaction, vector_from_json
+from rewind.registry.database import now, reading, vector_from_json, writing
 from rewind.runtime import ownership
 
 PLANNED, MOVED, REFUSED = "planned", "moved", "refused"
@@ -45,7 +45,7 @@ def held(settings: Settings, broker: Groups, sides: Sides, group: str) -> Held:
     Raises:
         RefusedError: It is a job's own group, has members, or never committed a position on the old output.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         own = generations.find(connection, group) is not None
         started = _newest_start(connection, group, sides.new.output_topic)
     if own:
@@ -124,21 +124,21 @@ def carry_out(settings: Settings, broker: Groups, move_id: str) -> dict[str, str
     Raises:
         RetryError: The broker or the registry cannot be reached; again is harmless.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         planned = _planned(connection, move_id)
     for pipeline, move in planned:
         try:
             _make(settings, broker, move_id, pipeline, move)
         except RefusedError as refused:
             log.warning("group %s was not moved: %s", move.group, refused)
-            with side_effect("consumers.refuse"), transaction(settings.registry_url) as connection:
+            with side_effect("consumers.refuse"), writing(settings.registry_url) as connection:
                 _mark(connection, move_id, move.group, REFUSED, str(refused))
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         return {group: detail or state for group, (state, detail) in states(connection, move_id).items()}
 
 
 def _make(settings: Settings, broker: Groups, move_id: str, pipeline: str, move: Move) -> None:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         _check_pointer(connection, pipeline, move)
     _check_resting(broker, move.group)
     at = broker.group_offsets(move.group, move.to_topic)
@@ -146,7 +146,7 @@ def _make(settings: Settings, broker: Groups, move_id: str, pipeline: str, move:
         _check_unmoved(move, at)
         with side_effect("consumers.move"):
             broker.commit(move.group, move.to_topic, move.positions)
-    with side_effect("consumers.mark"), transaction(settings.registry_url) as connection:
+    with side_effect("consumers.mark"), writing(settings.registry_url) as connection:
         _check_pointer(connection, pipeline, move)
         _mark(connection, move_id, move.group, MOVED)
     log.info("group %s goes on in %s: %s repeats", move.group, move.to_topic, f"{move.repeats:,}")

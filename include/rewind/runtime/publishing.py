@@ -15,7 +15,7 @@ from rewind.core.errors import RetryError
 from rewind.core.model import Generation
 from rewind.core.settings import Settings
 from rewind.registry import generations, publications
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 
 STOP_SECONDS = 120.0
 """How long a driver may take to stop publishing: it answers between two merges."""
@@ -46,13 +46,13 @@ def stopped(settings: Settings, live: Generation, epoch: int, by: str) -> Iterat
     if not shared(live):
         yield
         return
-    with side_effect("publication.hold"), transaction(settings.registry_url) as connection:
+    with side_effect("publication.hold"), writing(settings.registry_url) as connection:
         publications.hold(connection, live.pipeline, epoch, live.job_id, by)
     try:
         _await_answer(settings, live, epoch, by)
         yield
     except BaseException:
-        with side_effect("publication.release"), transaction(settings.registry_url) as connection:
+        with side_effect("publication.release"), writing(settings.registry_url) as connection:
             publications.release(connection, live.pipeline, by)
         raise
 
@@ -80,7 +80,7 @@ def awaited(settings: Settings, live: Generation, epoch: int) -> dict[str, Any]:
         return {}
     deadline = time.monotonic() + MERGE_SECONDS
     while True:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             found = publications.find(connection, live.pipeline, epoch)
             pointed = generations.live(connection, live.pipeline)
         if found is not None and found.batch is not None:
@@ -97,7 +97,7 @@ def _await_answer(settings: Settings, live: Generation, epoch: int, by: str) -> 
     deadline = time.monotonic() + STOP_SECONDS
     while True:
         try:
-            with transaction(settings.registry_url) as connection:
+            with reading(settings.registry_url) as connection:
                 publications.check_stopped(connection, live.pipeline, epoch, by)
         except RetryError:
             if time.monotonic() > deadline:

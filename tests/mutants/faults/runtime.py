@@ -68,7 +68,7 @@ FAULTS = (
     Fault(
         "damaged-registry-for-a-bug",
         REACTION,
-        "database.transaction",
+        "database._transaction",
         "if type(error) not in (DatabaseError, OperationalError) and not error.connection_invalidated:",
         "if True:",
     ),

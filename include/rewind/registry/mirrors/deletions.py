@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.offsets import OffsetRange, merged, missing
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 
 
@@ -68,7 +68,7 @@ def record(url: str, topic: str, partition: int, start: int, end: int, reason: s
     """
     if not reason.strip():
         raise RefusedError("reason", "is empty", "Say on whose demand the records were deleted, without personal data")
-    with side_effect("deletion.record"), transaction(url) as connection:
+    with side_effect("deletion.record"), writing(url) as connection:
         found = look(connection, topic, partition, start, end)
         for part in found.gone:
             mirror_log.record_deletion(connection, topic, found.topic_id, partition, part, reason)

@@ -15,7 +15,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.settings import Settings
 from rewind.registry import audit, leases, schema, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.leases import Lease
 from rewind.runtime.drivers import guard
 
@@ -56,7 +56,7 @@ def declare(settings: Settings, owner: str, token: int, person: str, reason: str
     """
     if not reason.strip():
         raise RefusedError("reason", "is empty", "Say how you know that the driver is dead")
-    with side_effect("death.declare"), transaction(settings.registry_url) as connection:
+    with side_effect("death.declare"), writing(settings.registry_url) as connection:
         found = held(connection, owner)
         if found.token != token:
             cure = "Look again: a new driver may live"

@@ -16,7 +16,7 @@ from rewind.core import names
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RetryError
 from rewind.core.settings import Settings
 from rewind.registry import leases
-from rewind.registry.database import check_protocol, transaction
+from rewind.registry.database import check_protocol, writing
 
 RENEW_SECONDS = 5.0
 REGISTRY_AWAY_SECONDS = 900.0
@@ -63,7 +63,7 @@ class Guard:
         """
         self._lock = _locked_file(self._settings.home, self._owner)
         try:
-            with transaction(self._settings.registry_url) as connection:
+            with writing(self._settings.registry_url) as connection:
                 check_protocol(connection)
                 self.token = leases.take(connection, self._owner, replace(leases.this_driver(), step=self._step))
         except BaseException:
@@ -79,7 +79,7 @@ class Guard:
         """Give the lease back."""
         self._stop.set()
         try:
-            with transaction(self._settings.registry_url) as connection:
+            with writing(self._settings.registry_url) as connection:
                 leases.give_back(connection, self._owner, self.token)
         except RetryError as away:
             log.warning("%s: the lease stays, its holder is about to end: %s", self._owner, away)
@@ -116,7 +116,7 @@ class Guard:
             LeaseLostError: A newer token was handed out.
             RetryError: The registry is away.
         """
-        with transaction(self._settings.registry_url, RENEW_MILLISECONDS) as connection:
+        with writing(self._settings.registry_url, RENEW_MILLISECONDS) as connection:
             leases.renew(connection, self._owner, self.token)
         self._renewed = self._clock()
 

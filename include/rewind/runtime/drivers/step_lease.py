@@ -17,7 +17,7 @@ from sqlalchemy import Connection, literal, select, true, union_all
 from rewind.core.errors import LeaseHeldError, LeaseLostError, RefusedError
 from rewind.core.settings import Settings
 from rewind.registry import leases, rewinds, schema
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.leases import Holder, Lease, Process
 from rewind.runtime.drivers import processes
 
@@ -79,13 +79,13 @@ def take(settings: Settings, claim: Claim, state_of: StateOf) -> Hold:
             run's.
         LeaseHeldError: Another run's task watches it, it does not end, or nothing can be found out of it.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         before = leases.read(connection, claim.owner)
     left = before.holder if before is not None else None
     how = STARTED if left is None else _settled(claim, left, state_of)
     driver = left.driver if left is not None and how == REATTACHED else ""
     holder = replace(_this_task(), mark=mark(settings, claim.owner), driver=driver, run=claim.run)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         if before is not None:
             leases.give_back(connection, claim.owner, before.token)
         token = leases.take(connection, claim.owner, holder)
@@ -120,7 +120,7 @@ def kill(hold: Hold) -> None:
 def release(settings: Settings, hold: Hold) -> None:
     """Give the lease back, the driver in a cluster having ended, unless a process of the submit lives here."""
     if not processes.marked(VARIABLE, hold.holder.mark):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             leases.give_back(connection, hold.owner, hold.token)
 
 
@@ -131,7 +131,7 @@ def refuse_living(settings: Settings, rewind_id: str, state_of: StateOf) -> None
         RefusedError: One has an orphan in a cluster.
         LeaseHeldError: One has a driver that lives, or may live.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         owner = schema.leases.c.owner
         owners = connection.execute(select(owner).where(owner.startswith(f"{rewind_id}."))).scalars().all()
         held = [leases.read(connection, owner) for owner in owners]
@@ -259,7 +259,7 @@ def _this_task() -> Holder:
 
 
 def _noted(settings: Settings, hold: Hold, holder: Holder) -> Hold:
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         if not leases.note(connection, hold.owner, hold.token, holder):
             raise LeaseLostError(f"{hold.owner}: token {hold.token} has lost the lease")
     return replace(hold, holder=holder)

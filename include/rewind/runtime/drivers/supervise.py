@@ -19,7 +19,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import QuarantineError, RetryError
 from rewind.core.settings import Settings
 from rewind.registry import generations, leases, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.registry.leases import Holder, Lease, Process
 from rewind.registry.streams import Stream
 from rewind.runtime.drivers import bundle, processes, submit
@@ -94,7 +94,7 @@ def look(settings: Settings, owner: str) -> Sighting:
     """
     ended: Ended | None = None
     while True:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             stream = streams.needed(connection, owner)
             seen: Sighting | int | None = _living(connection, stream)
             if seen is None and (stream.launched is None or (ended is not None and ended.launched == stream.launched)):
@@ -112,7 +112,7 @@ def _started(settings: Settings, stream: Stream, number: int) -> Sighting:
     try:
         process = launch(settings, owner, stream.kind, number)
     except Exception as error:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.count_failure(connection, owner, causes.of_error(error))
         raise
     return Sighting(STARTING, f"{owner}: started driver {number}, pid {process.pid}")
@@ -134,7 +134,7 @@ def launch(settings: Settings, owner: str, kind: str, number: int) -> Process:
         )
     process = leases.process_of(started.pid) or Process(started.pid, 0)
     try:
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             streams.set_launched(connection, owner, leases.placed(process))
     except BaseException:
         # Nobody would know of it, and a second one would be started beside it.
@@ -155,7 +155,7 @@ def submit_of(settings: Settings, owner: str, kind: str, number: int) -> submit.
     if kind == streams.MIRROR:
         code, job, arguments = bundle.build(settings, None), "mirror", ["--owner", owner]
     else:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             generation = generations.read(connection, owner)
         code, job, arguments = frozen_bundle(settings, owner, generation.bundle), "stream", ["--job-id", owner]
     options = submit.usual_conf(settings, job)["spark.driver.extraJavaOptions"]
@@ -192,7 +192,7 @@ def log_folder(settings: Settings, owner: str) -> Path:
 
 def stop_all(settings: Settings, timeout: float = 40) -> None:
     """End all drivers of this host without touching any wish, so that they come back with the stack."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         owners = streams.all_of(connection)
         held = {s.owner: lease.holder for s in owners if (lease := leases.read(connection, s.owner)) and lease.holder}
     living = {owner: holder for owner, holder in held.items() if holder.processes and leases.alive(holder)}
@@ -209,7 +209,7 @@ def stop_all(settings: Settings, timeout: float = 40) -> None:
     if not processes.gone(everything, timeout):
         processes.send(everything, signal.SIGKILL)
         processes.gone(everything, 10)
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         for stream in owners:
             if stream.launched is not None and leases.here(stream.launched) is not None:
                 streams.set_launched(connection, stream.owner, None)
@@ -223,7 +223,7 @@ def end(settings: Settings, owner: str, timeout: float = 90) -> None:
     """
     deadline = time.monotonic() + timeout
     while True:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             stream = streams.read(connection, owner)
             lease = leases.read(connection, owner)
         held = lease is not None and lease.holder is not None and leases.alive(lease.holder)

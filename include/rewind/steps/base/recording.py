@@ -14,7 +14,7 @@ from rewind.core import causes
 from rewind.core.errors import RewindError
 from rewind.core.settings import Settings, from_environment
 from rewind.registry import rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.steps.base import failures
 
 
@@ -51,7 +51,7 @@ def recorded(settings: Settings, rewind_id: str, step: str, body: Callable[[int]
         step: The step.
         body: What the step does, given the attempt's number.
     """
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         attempt = rewinds.begin_step(connection, rewind_id, step)
     try:
         evidence = body(attempt)
@@ -72,5 +72,5 @@ def rewind_argument() -> str:
 
 
 def _end(settings: Settings, rewind_id: str, step: str, attempt: int, state: str, evidence: Any) -> None:
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         rewinds.end_step(connection, rewind_id, step, attempt, state, evidence)

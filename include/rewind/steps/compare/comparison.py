@@ -18,7 +18,7 @@ from rewind.core.offsets import OffsetRange, Ranges
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.registry import progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.steps.compare import findings, samples
 from rewind.steps.compare.findings import Found
 from rewind.steps.compare.keyed_comparison import Keyed
@@ -191,7 +191,7 @@ def bounds_of(
     """
     if not thaw(candidate.frozen["config"]).stateful:
         return None
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         jobs = (live, candidate) if touches is None else (live,)
         newest = [progress.newest(connection, job.job_id) for job in jobs]
     whole = [job.frozen.get("trusted_from") for job in (live, candidate)]

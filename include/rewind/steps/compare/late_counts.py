@@ -12,7 +12,7 @@ from rewind.core.offsets import Ranges, between, lower
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.registry import progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.compare.lateness import marks_of
 from rewind.transforms.comparing import lateness
@@ -54,11 +54,11 @@ def _late(spark: SparkSession, settings: Settings, pipeline: Pipeline, state: Mi
 
 
 def _newest(settings: Settings, job: Generation) -> Batch | None:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         return progress.newest(connection, job.job_id)
 
 
 def _read_by(settings: Settings, job: Generation, state: MirrorState) -> Ranges:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         position = progress.position(connection, job.job_id, job.handoff)
     return between({p: max(job.start.get(p, 0), o) for p, o in state.start().items()}, lower(position, state.end()))

@@ -15,7 +15,7 @@ from rewind.core.offsets import Vector, between, higher, reached, to_spark_json
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.registry import progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.feed.history import History
 from rewind.steps.generation.logic import empty_records, load_logic
@@ -116,7 +116,7 @@ def _rows(
     spark: SparkSession, settings: Settings, live: Generation, candidate: Generation, pipeline: Pipeline
 ) -> DataFrame:
     """Return the source records that either job has read, each once, from the mirror."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         ends = higher(*(progress.position(connection, job.job_id, job.handoff) for job in (live, candidate)))
     begin = {p: min(job.start.get(p, 0) for job in (live, candidate)) for p in ends}
     version = _mirrored(settings, pipeline, ends)
@@ -142,7 +142,7 @@ def _mirrored(settings: Settings, pipeline: Pipeline, position: Vector) -> int:
 
 def marks_of(settings: Settings, generation: Generation, since: int) -> list[Mark]:
     """Return where a job's watermark for late rows rose, as far as it matters for results that close after `since`."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         newest = progress.newest(connection, generation.job_id)
         rises = progress.rises(connection, generation.job_id, since)
     marks = [(p, 0, NEVER_READ) for p, offset in generation.start.items() if offset]

@@ -12,7 +12,7 @@ from rewind.core.offsets import lower, total
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.registry.verdicts import Verdict
 from rewind.steps.compare import comparison, findings
 from rewind.steps.compare.findings import Found
@@ -49,7 +49,7 @@ def compared_since(
     if plan.request.compare == comparing.NONE:
         return Since(Found({"rows": 0}), frontier)
     # The positions first: what was committed by then is in the outputs as they are described next.
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         positions = [progress.position(connection, job.job_id, job.handoff) for job in (live, candidate)]
     reached = lower(*positions)
     came = frontier.since(reached)

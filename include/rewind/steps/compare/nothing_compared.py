@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rewind.core.model import Generation
 from rewind.core.offsets import Ranges, total
 from rewind.core.settings import Settings
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading
 from rewind.runtime.drivers.driver_state import DRIVEN, Drivers
 
 FIRST_RECORDS_SECONDS = 60.0
@@ -34,7 +34,7 @@ def awaited(
 
 def cure(settings: Settings, live: Generation) -> str:
     """Return what to do about a check that compared nothing, by how live's driver is."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         drivers = Drivers(connection, [live.job_id], now())
     # Its processes are looked for outside of the transaction.
     driver = drivers.of(live.job_id, live.state)

@@ -25,7 +25,7 @@ from rewind.core.offsets import Ranges, between, ends, higher, lower, starts, to
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.registry import progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.runtime.drivers import supervise
 from rewind.steps.compare import lateness, state_of_records
 from rewind.transforms.comparing import states
@@ -247,7 +247,7 @@ def _sample(told: DataFrame, operator: Operator) -> list[Mapping[str, Any]]:
 def _last(spark: SparkSession, settings: Settings, job: Generation) -> Batch | None:
     """Return the newest batch of a job that is recorded and whose state is committed."""
     committed = checkpoint.last_committed(spark, _checkpoint(settings, job))
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         recent = progress.recent(connection, job.job_id, 2)
     return next((batch for batch in recent if committed is not None and batch.batch <= committed), None)
 

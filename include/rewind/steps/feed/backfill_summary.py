@@ -9,13 +9,13 @@ from rewind.core.offsets import OffsetRange, to_spark_json
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, generations
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 
 
 def evidence(settings: Settings, rewind_id: str, plan: Plan) -> dict[str, Any]:
     """Return what was read in how many chunks, where it ended, and which offsets were accepted as gaps or deleted."""
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         done = chunk_log.read(connection, rewind_id)
         handoff = generations.read(connection, plan.job_id).handoff or {}
         deleted = mirror_log.deletions(connection, plan.topic, plan.topic_id)

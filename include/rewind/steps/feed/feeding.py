@@ -22,7 +22,7 @@ from rewind.core.planning import chunks
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, progress
 from rewind.registry.chunk_log import Chunk
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.runtime.drivers import supervise
 from rewind.runtime.drivers.guard import Guard
 from rewind.steps.base.throttle import Throttle
@@ -86,17 +86,17 @@ class Feeding:
         self._drain(throttle)
 
     def _fill(self, chunk: Chunk, version: int, accepted: Mapping[int, Sequence[OffsetRange]]) -> None:
-        with side_effect("chunk.start"), transaction(self._settings.registry_url) as connection:
+        with side_effect("chunk.start"), writing(self._settings.registry_url) as connection:
             chunk_log.begin(connection, self._rewind_id, chunk.number)
         rows, records, repeats = self._history.read(chunk.ranges, version, accepted)
-        with side_effect("chunk.count"), transaction(self._settings.registry_url) as connection:
+        with side_effect("chunk.count"), writing(self._settings.registry_url) as connection:
             chunk_log.count(connection, self._rewind_id, chunk.number, records, repeats)
         if not records:
             # Markers of transactions alone, or accepted gaps: the batch that comes next passes them.
-            with side_effect("chunk.finish"), transaction(self._settings.registry_url) as connection:
+            with side_effect("chunk.finish"), writing(self._settings.registry_url) as connection:
                 chunk_log.finish(connection, self._rewind_id, chunk.number, 0, repeats)
             return
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             place = sum(c.number < chunk.number for c in chunk_log.fed(connection, self._rewind_id))
         self._guard.check()
         with side_effect("feed.append"):
@@ -135,14 +135,14 @@ class Feeding:
         last = checkpoint.last_committed(self._spark, self._checkpoint)
         if last is None:
             return
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             newest = progress.newest(connection, self._generation.job_id)
         at = dict(self._generation.start) if newest is None else newest.end
         for number in range(0 if newest is None else newest.batch + 1, last + 1):
             chunk = self._chunk_of(number)
             batch = self._batch(number, chunk, at)
             at = batch.end
-            with side_effect("progress.record"), transaction(self._settings.registry_url) as connection:
+            with side_effect("progress.record"), writing(self._settings.registry_url) as connection:
                 progress.record(connection, self._generation.job_id, self._guard.token, batch)
                 if chunk is not None:
                     chunk_log.finish(connection, self._rewind_id, chunk.number, chunk.rows or 0, chunk.repeats or 0)
@@ -167,7 +167,7 @@ class Feeding:
             raise IntegrityError(f"batch {batch} reads chunks {done[0]} to {done[1]} of its feed: it must be one")
         if done[0] == done[1]:
             return None
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             return chunk_log.fed(connection, self._rewind_id)[done[0]]
 
     def _consumed(self, batch: int) -> int:

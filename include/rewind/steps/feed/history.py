@@ -13,7 +13,7 @@ from rewind.core.errors import IntegrityError
 from rewind.core.offsets import OffsetRange, Ranges, merged, told, within
 from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.mirrors import mirror_changes, mirror_log
 from rewind.runtime.kafka.broker import Broker
 from rewind.transforms.records import mirror_checks
@@ -65,7 +65,7 @@ class History:
         """
         topic = self._pipeline.source_topic
         self._watch.look(self._spark)
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             void = mirror_changes.void(connection, topic, self._topic_id, self._watch.changes, version)
         parts = [told(p, part) for p, r in ranges.items() for part in within(void.get(p, ()), [r])]
         if parts:
@@ -92,7 +92,7 @@ class History:
         return sum(row["offsets"] for row in found), repeats
 
     def _deleted(self) -> dict[int, list[OffsetRange]]:
-        with transaction(self._settings.registry_url) as connection:
+        with writing(self._settings.registry_url) as connection:
             return mirror_log.deletions(connection, self._pipeline.source_topic, self._topic_id)
 
     def _known_holes(self, ranges: Ranges, accepted: Mapping[int, Sequence[OffsetRange]]) -> dict[int, int]:

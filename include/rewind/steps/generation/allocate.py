@@ -22,7 +22,7 @@ from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.planning import preflight
 from rewind.core.settings import Settings
 from rewind.registry import generations, manifest, owners
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import rights, tables
 from rewind.runtime.drivers import bundle, supervise
 from rewind.runtime.drivers.bundle import Bundle
@@ -133,7 +133,7 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
     job_id, pipeline = generation.job_id, thaw(generation.frozen["config"])
     kind = manifest.TABLE if pipeline.output_format == DELTA else manifest.TOPIC
     _roots(settings)
-    with side_effect("manifest.name"), transaction(settings.registry_url) as connection:
+    with side_effect("manifest.name"), writing(settings.registry_url) as connection:
         if generations.read(connection, job_id).state in lifecycle.OVER:
             raise _aborted(job_id)
         manifest.name(connection, job_id, manifest.FOLDER, str(folder))
@@ -157,11 +157,11 @@ def record(settings: Settings, generation: Generation, rewind_id: str | None) ->
     Raises:
         RefusedError: Leftovers of its name, or another candidate.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         known = generations.find(connection, generation.job_id)
     if known is None:
         refuse_leftovers(settings, generation)
-    with side_effect("generation.record"), transaction(settings.registry_url) as connection:
+    with side_effect("generation.record"), writing(settings.registry_url) as connection:
         return generations.create(connection, generation, rewind_id)
 
 
@@ -172,7 +172,7 @@ def _roots(settings: Settings) -> None:
         RetryError: They were there, and are not.
     """
     for kind, root in ((manifest.FOLDER, settings.generations), (manifest.TABLE, settings.tables)):
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             known = manifest.any_made(connection, kind)
         if known and not root.is_dir():
             raise RetryError(f"{root} is not there, and holds what is recorded: is its disk mounted?")
@@ -183,7 +183,7 @@ def _roots(settings: Settings) -> None:
 
 
 def _topic(settings: Settings, job_id: str, name: str, like: Topic, partitions: int) -> None:
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         known = next(e for e in manifest.read(connection, job_id) if (e.kind, e.name) == (manifest.TOPIC, name))
     broker = Broker(settings)
     refuse_foreign(name, known.resource_id, broker.topic(name))
@@ -233,7 +233,7 @@ def table(spark: SparkSession, settings: Settings, generation: Generation, name:
 
 
 def _made(settings: Settings, job_id: str, kind: str, name: str, resource_id: str | None) -> None:
-    with side_effect("manifest.made"), transaction(settings.registry_url) as connection:
+    with side_effect("manifest.made"), writing(settings.registry_url) as connection:
         wanted = manifest.made(connection, job_id, kind, name, resource_id)
         own = kind == manifest.FOLDER or owners.may_delete(connection, job_id, kind, name)
     if not wanted and not own:

@@ -11,7 +11,7 @@ from rewind.core.model import Generation, Topic
 from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.settings import Settings
 from rewind.registry import manifest, shared_outputs
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import tables
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.generation import allocate
@@ -24,7 +24,7 @@ def refuse_leftover(settings: Settings, pipeline: Pipeline) -> None:
         RefusedError: A topic or table of that name exists, and is not this pipeline's.
     """
     name = names.shared_output(pipeline.output_topic)
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         mine = shared_outputs.find(connection, pipeline.name)
         others = shared_outputs.names(connection)
     if mine is not None and mine.name == name:
@@ -46,7 +46,7 @@ def make(settings: Settings, generation: Generation, pipeline: Pipeline, like: T
     """
     name = names.shared_output(pipeline.output_topic)
     kind = manifest.TABLE if pipeline.output_format == DELTA else manifest.TOPIC
-    with side_effect("shared.name"), transaction(settings.registry_url) as connection:
+    with side_effect("shared.name"), writing(settings.registry_url) as connection:
         shared_outputs.name(connection, pipeline.name, kind, name)
         found = shared_outputs.find(connection, pipeline.name)
     if found is not None and found.resource_id is not None:
@@ -54,7 +54,7 @@ def make(settings: Settings, generation: Generation, pipeline: Pipeline, like: T
         return
     with side_effect("shared.create"):
         made = _table(settings, generation, pipeline, name) if kind == manifest.TABLE else _topic(settings, name, like)
-    with side_effect("shared.made"), transaction(settings.registry_url) as connection:
+    with side_effect("shared.made"), writing(settings.registry_url) as connection:
         shared_outputs.made(connection, pipeline.name, made)
 
 

@@ -10,7 +10,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.registry import generations, publications, rewinds, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.snapshot import snapshot
 from rewind.runtime import collect, ownership
 from rewind.runtime.drivers import supervise
@@ -35,7 +35,7 @@ def run(settings: Settings, rewind_id: str, pipeline: str, reason: str) -> None:
 
 
 def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
-    with side_effect("abort.intend"), transaction(settings.registry_url) as connection:
+    with side_effect("abort.intend"), writing(settings.registry_url) as connection:
         found = rewinds.find(connection, rewind_id)
         if found is None or found.state != lifecycle.ACTIVE:
             log.info("rewind %s is not active: nothing to abort", rewind_id)
@@ -52,7 +52,7 @@ def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
         if mine and streams.read(connection, found.job_id) is not None:
             streams.wish(connection, found.job_id, streams.GENERATION, streams.DRAIN)
     deleted = _undo(settings, found.job_id) if mine else []
-    with side_effect("abort.close"), transaction(settings.registry_url) as connection:
+    with side_effect("abort.close"), writing(settings.registry_url) as connection:
         rewinds.close(connection, rewind_id, lifecycle.ABORTED)
     log.info("rewind %s is aborted (%s)", rewind_id, reason or "no reason given")
     return {"reason": reason, "deleted": deleted}
@@ -60,7 +60,7 @@ def _abort(settings: Settings, rewind_id: str, reason: str) -> dict[str, Any]:
 
 def _undo(settings: Settings, job_id: str) -> list[dict[str, str]]:
     supervise.end(settings, job_id)
-    with side_effect("generation.abort"), transaction(settings.registry_url) as connection:
+    with side_effect("generation.abort"), writing(settings.registry_url) as connection:
         if generations.read(connection, job_id).state != lifecycle.COLLECTED:
             generations.move(connection, job_id, lifecycle.ABORTED)
     return collect.collect(settings, job_id)

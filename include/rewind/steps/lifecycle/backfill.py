@@ -22,7 +22,7 @@ from rewind.core.planning.plan import RELEASE, REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, generations, leases, progress, rewinds
 from rewind.registry.chunk_log import Chunk
-from rewind.registry.database import transaction, vector_from_json, vector_to_json
+from rewind.registry.database import reading, vector_from_json, vector_to_json, writing
 from rewind.runtime import rights
 from rewind.runtime.drivers.guard import Guard
 from rewind.runtime.kafka.broker import Broker
@@ -68,7 +68,7 @@ def run(settings: Settings, rewind_id: str) -> None:
 
 
 def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
         work = Work(rewind_id, plan, thaw(plan.config), generations.read(connection, plan.job_id))
     if plan.kind == RELEASE:
@@ -105,17 +105,17 @@ def _windows(
 ) -> dict[str, Any]:
     """Make the touched results of a pipeline with state anew: one chunk, one batch."""
     ranges = between(work.plan.start, work.plan.end)
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         newest = progress.newest(connection, work.plan.live_job_id)
     seen = {"version": work.plan.mirror_version, "batch": newest.batch if newest else 0}
-    with side_effect("wave.fix"), transaction(settings.registry_url) as connection:
+    with side_effect("wave.fix"), writing(settings.registry_url) as connection:
         fixed = rewinds.fix(connection, work.rewind_id, "repair.seen", seen)
         chunk_log.add_wave(connection, work.rewind_id, 0, [ranges])
         chunk_log.begin(connection, work.rewind_id, 0)
     history.check(fixed["version"])
     rows, found, repeats = history.read(ranges, fixed["version"], work.plan.accepted_gaps)
     window_repair.write(spark, settings, work.generation, work.pipeline, guard, rows, touches, fixed["batch"], ranges)
-    with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
+    with side_effect("chunk.finish"), writing(settings.registry_url) as connection:
         chunk_log.finish(connection, work.rewind_id, 0, found, repeats)
     return _fix_handoff(settings, work, work.plan.end, _topic(settings, work))
 
@@ -149,13 +149,13 @@ def _close_enough(work: Work, done: Vector, covered: int, topic: Topic) -> bool:
 def _wave(settings: Settings, work: Work, wave: int, done: Vector, topic: Topic) -> tuple[int, Vector]:
     """Return the mirror version that a wave reads and where it ends, fixed when it first begins."""
     name = f"wave.{wave}"
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         fixed = rewinds.fact(connection, work.rewind_id, name)
     if fixed is None:
         state = _advanced(settings, work, done, topic) if wave else _state(settings, work, topic)
         end = _wave_end(settings, work, state, done, topic)
         value = {"version": state.version, "end": vector_to_json(end)}
-        with side_effect("wave.fix"), transaction(settings.registry_url) as connection:
+        with side_effect("wave.fix"), writing(settings.registry_url) as connection:
             fixed = rewinds.fix(connection, work.rewind_id, name, value)
     return fixed["version"], vector_from_json(fixed["end"])
 
@@ -174,7 +174,7 @@ def _batch_end(settings: Settings, work: Work, reach: Vector) -> Vector:
 
     Live's checkpoint keeps the state of its last batches alone. Where none of them will do, nothing is compared there.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         recent = progress.recent(connection, work.plan.live_job_id, KEPT_BATCHES)
     return next((batch.end for batch in recent if reached(reach, batch.end)), {})
 
@@ -204,7 +204,7 @@ def cut_wave(
     """
     # Before the transaction: it lists the mirror's files, or reads the range, while everybody else wants to write.
     made = cut(ranges, version)
-    with side_effect("wave.cut"), transaction(settings.registry_url) as connection:
+    with side_effect("wave.cut"), writing(settings.registry_url) as connection:
         leases.renew(connection, work.plan.job_id, guard.token)
         chunk_log.add_wave(connection, work.rewind_id, wave, made)
         return [c for c in chunk_log.read(connection, work.rewind_id) if c.wave == wave and c.state != "done"]
@@ -218,10 +218,10 @@ def _one_by_one(settings: Settings, work: Work, made: Chunks) -> Run:
     ) -> None:
         for chunk in todo:
             throttle.before()
-            with side_effect("chunk.start"), transaction(settings.registry_url) as connection:
+            with side_effect("chunk.start"), writing(settings.registry_url) as connection:
                 chunk_log.begin(connection, work.rewind_id, chunk.number)
             rows, repeats = made.run(chunk.number, chunk.ranges, version, accepted)
-            with side_effect("chunk.finish"), transaction(settings.registry_url) as connection:
+            with side_effect("chunk.finish"), writing(settings.registry_url) as connection:
                 chunk_log.finish(connection, work.rewind_id, chunk.number, rows, repeats)
             log.info("chunk %d done: %d records, %d repeats", chunk.number, rows, repeats)
             throttle.after(rows)
@@ -234,7 +234,7 @@ def _fix_handoff(settings: Settings, work: Work, handoff: Vector, topic: Topic) 
     if gone and work.plan.kind != REPAIR:
         cure = "Kafka has dropped records that the backfill did not reach: lengthen its retention, then run again"
         raise RefusedError("handoff", f"below Kafka's earliest (handoff, earliest per partition: {gone})", cure)
-    with side_effect("handoff.fix"), transaction(settings.registry_url) as connection:
+    with side_effect("handoff.fix"), writing(settings.registry_url) as connection:
         fixed = generations.set_handoff(connection, work.plan.job_id, handoff)
     log.info("handoff of %s: %s", work.plan.job_id, to_spark_json(work.plan.topic, fixed))
     return backfill_summary.evidence(settings, work.rewind_id, work.plan)
@@ -242,7 +242,7 @@ def _fix_handoff(settings: Settings, work: Work, handoff: Vector, topic: Topic) 
 
 def _controls(settings: Settings, rewind_id: str) -> Callable[[], tuple[bool, int | None]]:
     def read() -> tuple[bool, int | None]:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             return rewinds.controls(connection, rewind_id)
 
     return read

@@ -7,7 +7,7 @@ import logging
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.settings import Settings
 from rewind.registry import owners
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.runtime import collect
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def run(settings: Settings, dry_run: bool) -> None:
             refused.append(due.job_id)
     for name in collect.unlisted(settings):
         log.warning("in no manifest, left alone: %s", name)
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         contested = owners.contested(connection)
     for each in contested:
         log.warning("%s", each.told())

@@ -37,7 +37,7 @@ from rewind.core.planning.requested_range import At, Earliest, Exactly, parse
 from rewind.core.settings import Settings
 from rewind.declared import forms
 from rewind.registry import progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import consumer_groups
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.base import recording
@@ -86,7 +86,7 @@ def run(settings: Settings, move_id: str, pipeline: str, asked: Mapping[str, Any
     wanted = asked_of(values, values["consumer_groups"])
     if not wanted.groups:
         raise RefusedError("consumer_groups", "names none", "Give the groups that read the pipeline's output")
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         sides = consumer_groups.sides(connection, pipeline, values["from_job"] or "", values["to_job"] or "")
     if values["dry_run"]:
         computed(settings, sides, wanted)
@@ -108,7 +108,7 @@ def planned(settings: Settings, move_id: str, sides: Sides, asked: Asked) -> Non
         RetryError: As `computed`.
     """
     moves = computed(settings, sides, asked)
-    with side_effect("consumers.plan"), transaction(settings.registry_url) as connection:
+    with side_effect("consumers.plan"), writing(settings.registry_url) as connection:
         consumer_groups.plan(connection, move_id, sides.new.pipeline, moves)
 
 
@@ -259,7 +259,7 @@ def _read_there(held: Held, topic: Topic) -> Ranges:
 
 
 def _position(settings: Settings, job: Generation) -> Vector:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         return progress.position(connection, job.job_id, job.handoff)
 
 

@@ -20,7 +20,7 @@ from rewind.core.planning.consumer_groups import Sides
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, leases, observation, progress, rewinds, verdicts
-from rewind.registry.database import now, transaction, vector_from_json, vector_to_json
+from rewind.registry.database import now, reading, vector_from_json, vector_to_json, writing
 from rewind.registry.verdicts import Verdict
 from rewind.runtime import announce, consumer_groups, publishing, rights
 from rewind.runtime.drivers import supervise
@@ -59,7 +59,7 @@ def run(settings: Settings, rewind_id: str) -> None:
 
 
 def _cut_over(settings: Settings, rewind_id: str) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         rewind, plan = rewinds.read_active(connection, rewind_id)
         done = rewinds.fact(connection, rewind_id, "cut_over")
         live = generations.read(connection, plan.live_job_id)
@@ -91,7 +91,7 @@ def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]
     again = possibly_repeated(settings, switch.live)
     plan = switch.plan
     grace = timedelta(seconds=plan.request.grace_seconds)
-    with side_effect("pointer.switch"), transaction(settings.registry_url) as connection:
+    with side_effect("pointer.switch"), writing(settings.registry_url) as connection:
         # The approval is read again in the transaction that acts on it.
         verdicts.approved(connection, switch.rewind_id)
         publishing.check_stopped(connection, switch.live, plan.epoch, switch.rewind_id)
@@ -108,7 +108,7 @@ def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]
 
 
 def _ready(settings: Settings, switch: Switch) -> Verdict:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         verdict = verdicts.approved(connection, switch.rewind_id)
         found = generations.live(connection, switch.plan.request.pipeline)
         lease = leases.read(connection, switch.plan.job_id)
@@ -121,7 +121,7 @@ def _ready(settings: Settings, switch: Switch) -> Verdict:
         raise RefusedError(
             "job_id", f"{switch.plan.job_id} has no living driver", "Look at its logs, let it start again"
         )
-    with side_effect("cut_over.intend"), transaction(settings.registry_url) as connection:
+    with side_effect("cut_over.intend"), writing(settings.registry_url) as connection:
         rewinds.fix(connection, switch.rewind_id, "cut_over.intent", {"verdict_attempt": verdict.attempt})
     return verdict
 
@@ -142,7 +142,7 @@ def _plan_consumers(settings: Settings, switch: Switch) -> None:
 
 def _recheck(settings: Settings, switch: Switch, verdict: Verdict) -> Since:
     """Compare what both jobs wrote since the verdict's ceiling."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         judged = observation.frontier_of(connection, switch.rewind_id, verdict)
     came = compared_since(settings, switch.plan, switch.live, switch.candidate, judged)
     new = came.new_to(verdict)
@@ -162,7 +162,7 @@ def possibly_repeated(settings: Settings, live: Generation) -> Ranges:
     A topic holds some of its rows already, and holds them twice once the driver is back. The position of a job is that
     of its last committed batch all the same.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         lease = leases.read(connection, live.job_id)
     lives = lease is not None and lease.holder is not None and leases.alive(lease.holder)
     pipeline, place = thaw(live.frozen["config"]), supervise.checkpoint_folder(settings, live.job_id)
@@ -176,7 +176,7 @@ def possibly_repeated(settings: Settings, live: Generation) -> Ranges:
 
 def _prove_past(settings: Settings, switch: Switch) -> None:
     """Wait until the candidate has passed the positions that live has now, frozen."""
-    with side_effect("cut_over.freeze"), transaction(settings.registry_url) as connection:
+    with side_effect("cut_over.freeze"), writing(settings.registry_url) as connection:
         now_at = progress.position(connection, switch.live.job_id, switch.live.handoff)
         name = "cut_over.live_positions"
         frozen = vector_from_json(rewinds.fix(connection, switch.rewind_id, name, vector_to_json(now_at)))
@@ -185,7 +185,7 @@ def _prove_past(settings: Settings, switch: Switch) -> None:
         frozen = now_at
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             at = progress.position(connection, switch.candidate.job_id, switch.candidate.handoff)
         if reached(at, frozen):
             return

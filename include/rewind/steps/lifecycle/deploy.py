@@ -20,7 +20,7 @@ from rewind.core.planning import requested_range
 from rewind.core.settings import Settings
 from rewind.declared import pipelines
 from rewind.registry import generations, streams
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import announce, rights
 from rewind.runtime.drivers import bundle
 from rewind.runtime.kafka.broker import Broker
@@ -38,7 +38,7 @@ def run(settings: Settings, pipeline: str, start: str) -> None:
     declared = pipelines.load(settings.pipelines, pipeline)
     topic = _source(settings, declared)
     job_id = names.job_id(pipeline, 1)
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         found = generations.live(connection, pipeline)
     if found is not None and found[0].job_id != job_id:
         raise RefusedError("pipeline", f"{pipeline} has {found[0].job_id} live", "Use its rewind DAG")
@@ -122,7 +122,7 @@ def _source(settings: Settings, pipeline: Pipeline) -> Topic:
 
 
 def _go_live(settings: Settings, made: Generation) -> None:
-    with side_effect("pointer.set"), transaction(settings.registry_url) as connection:
+    with side_effect("pointer.set"), writing(settings.registry_url) as connection:
         epoch = generations.set_first(connection, made.job_id)
         streams.wish(connection, made.job_id, streams.GENERATION, streams.RUN)
         announce.prepare(connection, made.pipeline, epoch, None, made.job_id)

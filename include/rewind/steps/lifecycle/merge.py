@@ -19,7 +19,7 @@ from rewind.core.pipeline import DELTA, thaw
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, rewinds, verdicts
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import tables
 from rewind.runtime.drivers.guard import Guard
 from rewind.runtime.kafka.broker import Broker
@@ -40,7 +40,7 @@ def run(settings: Settings, rewind_id: str) -> None:
 
 
 def _merge(settings: Settings, rewind_id: str) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         found = rewinds.read(connection, rewind_id)
         if found.state == lifecycle.FINISHED:
             return {"rows": 0, "already": True}
@@ -51,7 +51,7 @@ def _merge(settings: Settings, rewind_id: str) -> dict[str, Any]:
     if live is None or live[0].job_id != plan.live_job_id:
         raise WorldMovedError("pipeline", f"{plan.live_job_id} is no longer live", "Abort, and make a new plan")
     rows = _send(settings, plan, live[0], repair) if plan.request.repair_into == "live" else 0
-    with side_effect("repair.finish"), transaction(settings.registry_url) as connection:
+    with side_effect("repair.finish"), writing(settings.registry_url) as connection:
         if plan.request.repair_into == "live":
             generations.move(connection, repair.job_id, lifecycle.MERGED)
         rewinds.close(connection, rewind_id, lifecycle.FINISHED)

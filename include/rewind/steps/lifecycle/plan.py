@@ -24,7 +24,7 @@ from rewind.core.planning.planner import Code, World
 from rewind.core.settings import Settings
 from rewind.declared import forms, pipelines
 from rewind.registry import generations, owners, plannings, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import approvers, rights, tables
 from rewind.runtime.drivers import bundle, supervise
 from rewind.runtime.kafka.broker import Broker
@@ -51,7 +51,7 @@ def run(settings: Settings, rewind_id: str, pipeline: str, request: str) -> None
 
 
 def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         plannings.refuse_aborted(connection, rewind_id)
         known = rewinds.find(connection, rewind_id)
         if known is not None:
@@ -61,7 +61,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
     dry_run = parameters.get("dry_run", True)
     # A dry run costs no pass over the history, and a release reads none of it.
     proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
-    with side_effect("rewind.open"), transaction(settings.registry_url) as connection:
+    with side_effect("rewind.open"), writing(settings.registry_url) as connection:
         plannings.refuse_aborted(connection, rewind_id)
         outputs = (made.output_topic, made.dead_letter_topic)
         approvers.refuse_auto_approve(connection, rewind_id, made)
@@ -73,7 +73,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
 
 
 def _check_rights(settings: Settings, broker: Broker, made: Plan) -> None:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         live = generations.read(connection, made.live_job_id)
     outputs = (made.output_topic, made.dead_letter_topic)
     rights.before_making(broker, thaw(made.config), made.job_id, outputs, live)
@@ -88,7 +88,7 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
     declared = pipelines.load(settings.pipelines, request.pipeline)
     stored: Plan | None = None
     if apply_plan:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             stored = rewinds.read_plan(connection, apply_plan)
         if stored.request.pipeline != request.pipeline:
             raise RefusedError("apply_plan", f"plan {apply_plan} is of {stored.request.pipeline}", "Use its own DAG")
@@ -114,7 +114,7 @@ def _made(settings: Settings, request: Request, apply_plan: str) -> Plan:
 
 def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
     candidate = bundle.running(Path(sys.argv[0]))
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         live = generations.live(connection, pipeline.name)
     files = {} if live is None else supervise.frozen_bundle(settings, live[0].job_id, live[0].bundle).files
     seen = allocate.examined(spark, pipeline)

@@ -10,7 +10,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
 from rewind.core.settings import Settings
 from rewind.registry import generations, observation, publications, rewinds, verdicts
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.observation import Look
 from rewind.runtime import evidence
 from rewind.steps.base import recording
@@ -30,7 +30,7 @@ def run(settings: Settings, rewind_id: str) -> None:
 
 
 def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
         verdict = verdicts.newest(connection, rewind_id)
         frontier = observation.frontier(connection, rewind_id)
@@ -49,7 +49,7 @@ def _recheck(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]
         told["published"] = published.told()
     about = evidence.about(rewind_id, plan)
     evidence.write(settings, rewind_id, f"observed-{attempt}", {**told, "about": about, "sample": sample})
-    with side_effect("observation.record"), transaction(settings.registry_url) as connection:
+    with side_effect("observation.record"), writing(settings.registry_url) as connection:
         observation.record(connection, rewind_id, attempt, look)
         observed = observation.read(connection, rewind_id)
     log.info("%s", observed.told())

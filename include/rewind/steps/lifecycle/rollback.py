@@ -17,7 +17,7 @@ from rewind.core.planning.consumer_groups import Sides
 from rewind.core.settings import Settings
 from rewind.declared import forms
 from rewind.registry import generations, rewinds
-from rewind.registry.database import transaction, vector_from_json, vector_to_json
+from rewind.registry.database import reading, vector_from_json, vector_to_json, writing
 from rewind.runtime import announce, consumer_groups, publishing, rollback
 from rewind.runtime.kafka.broker import Broker
 from rewind.runtime.rollback import Target
@@ -35,7 +35,7 @@ def preview(settings: Settings, pipeline: str, values: Mapping[str, Any]) -> str
     Raises:
         RefusedError: It would be refused.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         target = rollback.find(connection, pipeline, values["to"] or "")
         standby, live = rollback.positions(connection, target)
     sides, groups = _groups(settings, target, values)
@@ -68,7 +68,7 @@ def run(settings: Settings, rollback_id: str, pipeline: str, asked: Mapping[str,
 
     def body(_: int) -> dict[str, Any]:
         made = _switched(settings, rollback_id, pipeline, values, grace)
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             live = generations.read(connection, made["to"])
         published = publishing.awaited(settings, live, made["epoch"])
         moved = consumer_groups.carry_out(settings, Broker(settings), rollback_id)
@@ -81,12 +81,12 @@ def run(settings: Settings, rollback_id: str, pipeline: str, asked: Mapping[str,
 def _switched(
     settings: Settings, rollback_id: str, pipeline: str, values: Mapping[str, Any], grace: timedelta
 ) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         made = rollback.done(connection, rollback_id)
     if made is not None:
         log.info("already done: %s is live at epoch %d", made["to"], made["epoch"])
         return made
-    with side_effect("rollback.intend"), transaction(settings.registry_url) as connection:
+    with side_effect("rollback.intend"), writing(settings.registry_url) as connection:
         target = rollback.fixed(connection, rollback_id, pipeline, values["to"] or "")
     log.info("%s", target.told())
     sides, groups = _groups(settings, target, values)
@@ -97,7 +97,7 @@ def _switched(
             from rewind.steps.lifecycle import consumer_groups as moving
 
             moving.planned(settings, rollback_id, sides, moving.asked_of(values, groups))
-        with side_effect("pointer.roll_back"), transaction(settings.registry_url) as connection:
+        with side_effect("pointer.roll_back"), writing(settings.registry_url) as connection:
             publishing.check_stopped(connection, sides.old, target.epoch, rollback_id)
             made = rollback.switch(connection, rollback_id, target, values["reason"] or "", grace)
     log.info("%s is live at epoch %d again, %s stands by", made["to"], made["epoch"], made["from"])
@@ -110,7 +110,7 @@ def _groups(settings: Settings, target: Target, values: Mapping[str, Any]) -> tu
     Raises:
         RefusedError: One of them cannot be moved now.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         came = rollback.groups(connection, target) if values["move_consumers"] else []
         sides = rollback.sides(connection, target)
     groups = list(dict.fromkeys([*came, *values["consumer_groups"]]))
@@ -124,7 +124,7 @@ def _await_standby(settings: Settings, rollback_id: str, target: Target, live: G
     frozen = _frozen(settings, rollback_id, target, live)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             standby, _ = rollback.positions(connection, target)
         if reached(standby, frozen):
             return
@@ -135,7 +135,7 @@ def _await_standby(settings: Settings, rollback_id: str, target: Target, live: G
 
 
 def _frozen(settings: Settings, rollback_id: str, target: Target, live: Generation) -> Vector:
-    with side_effect("rollback.freeze"), transaction(settings.registry_url) as connection:
+    with side_effect("rollback.freeze"), writing(settings.registry_url) as connection:
         _, now_at = rollback.positions(connection, target)
         stored = rewinds.fix(connection, rollback_id, "rollback.live_positions", vector_to_json(now_at))
     # Where an attempt before this one failed, live has published more since.

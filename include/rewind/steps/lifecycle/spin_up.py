@@ -12,7 +12,7 @@ from rewind.core.pipeline import KAFKA, thaw
 from rewind.core.planning.plan import REPAIR, Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.runtime.drivers import bundle
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.base import recording
@@ -32,7 +32,7 @@ def run(settings: Settings, rewind_id: str) -> None:
 
 
 def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
         live = generations.read(connection, plan.live_job_id)
     source = _topic(settings, plan, plan.topic)

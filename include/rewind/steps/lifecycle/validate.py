@@ -23,7 +23,7 @@ from rewind.core.settings import Settings
 from rewind.declared import expectations
 from rewind.registry import check_results, generations, observation, progress, rewinds, verdicts
 from rewind.registry.check_results import Checked
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.registry.verdicts import Verdict
 from rewind.runtime import evidence, rights
 from rewind.runtime.kafka.broker import Broker
@@ -99,7 +99,7 @@ class _Judged:
 
 
 def _validate(settings: Settings, rewind_id: str, attempt: int) -> dict[str, Any]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
         jobs = [generations.read(connection, job_id) for job_id in (plan.live_job_id, plan.job_id)]
         backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")
@@ -156,7 +156,7 @@ def _before(check: _Check) -> Checked | None:
     """Return the last check of the same outputs; those of a repair are small, and read whole."""
     if check.plan.kind == REPAIR:
         return None
-    with transaction(check.settings.registry_url) as connection:
+    with reading(check.settings.registry_url) as connection:
         return check_results.last(connection, check.rewind_id, check.identity)
 
 
@@ -218,7 +218,7 @@ def _gate_by_state(spark: SparkSession, check: _Check, judged: _Judged) -> None:
 
 def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Generation, candidate: Generation) -> Ranges:
     """Return on what live and candidate can be compared now."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         live_position = progress.position(connection, live.job_id, live.handoff)
         position = progress.position(connection, candidate.job_id, candidate.handoff)
     whole = outputs.first_whole(spark, settings, live)
@@ -244,7 +244,7 @@ def _store(check: _Check, judged: _Judged) -> None:
     told = {"fields": found.fields, "bounds": None if bounds is None else asdict(bounds), **judged.beside}
     body = {**asdict(made), "about": evidence.about(check.rewind_id, check.plan), **told}
     evidence.write(check.settings, check.rewind_id, f"verdict-{check.attempt}", body)
-    with side_effect("verdict.store"), transaction(check.settings.registry_url) as connection:
+    with side_effect("verdict.store"), writing(check.settings.registry_url) as connection:
         verdicts.store(connection, check.rewind_id, made)
         frontier = Frontier(ceiling, found.unread, 0 if bounds is None else bounds.closed_by, found.ends)
         observation.keep_frontier(connection, check.rewind_id, check.attempt, frontier)

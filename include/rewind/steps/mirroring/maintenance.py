@@ -14,7 +14,7 @@ from rewind.core.crash import side_effect
 from rewind.core.planning.preflight import MIRROR_KEEPS_SECONDS
 from rewind.core.settings import Settings
 from rewind.registry import rewinds
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 
 MOST_FILES = 64
 """A closed ingest day with more files than this is compacted."""
@@ -51,7 +51,7 @@ def configured_hours() -> float:
 def retain_hours(spark: SparkSession, settings: Settings, path: str, topic: str, now: datetime) -> float:
     """Return how long removed files are kept: as configured, or until before the oldest version a plan pins."""
     configured = configured_hours()
-    with transaction(settings.registry_url) as connection:
+    with writing(settings.registry_url) as connection:
         pinned = rewinds.pinned_versions(connection, topic)
     if not pinned:
         return configured

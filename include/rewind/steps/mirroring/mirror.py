@@ -22,7 +22,7 @@ from rewind.core.model import Topic
 from rewind.core.offsets import OffsetRange, Ranges, Vector, between, starts
 from rewind.core.settings import Settings
 from rewind.core.table_changes import CHANGED, RESTORED, fallen, holds
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.mirrors import mirror_changes, mirror_log
 from rewind.registry.mirrors.mirror_log import Commit
 from rewind.runtime.drivers.guard import Guard
@@ -115,7 +115,7 @@ class Writer:
 
     def catch_up(self) -> list[LogEntry]:
         """Record all commits that the registry lacks, and return them."""
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             last = mirror_log.newest_version(connection, self._topic.name)
         made = [delta_log.entry(self._spark, self.path, v) for v in delta_log.versions(self._spark, self.path, last)]
         for entry in made:
@@ -131,7 +131,7 @@ class Writer:
         counts = {p: entry.counts.get(p, 0) for p in ranges}
         times = {p: bounds for p, bounds in entry.times.items() if p in ranges}
         made = Commit(entry.version, body["topic_id"], ranges, counts, holes, entry.bytes, times)
-        with side_effect("mirror.record"), transaction(self._settings.registry_url) as connection:
+        with side_effect("mirror.record"), writing(self._settings.registry_url) as connection:
             mirror_log.record(connection, self._topic.name, made)
 
     def _check(self, start: Vector) -> None:
@@ -140,7 +140,7 @@ class Writer:
         changes = self._watch.changes
         if len(changes) == self._checked:
             return
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             problem = mirror_changes.problem(
                 connection, self._topic.name, self._topic.id, changes, self._watch.version, start
             )
@@ -152,7 +152,7 @@ class Writer:
         return f"mirror-{self._topic.id}-{checkpoint.query_id(self._spark, self.checkpoint)}"
 
     def _holds(self, ranges: Ranges) -> bool:
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             commits = mirror_log.commits(connection, self._topic.name, self._topic.id)
         gone = fallen(self._watch.changes, self._watch.version, (RESTORED, CHANGED))
         return any(commit.ranges == ranges and not holds(gone, commit.version) for commit in commits)

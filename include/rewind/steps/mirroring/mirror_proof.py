@@ -15,7 +15,7 @@ from rewind.core.mirror_proof import COMPACTED, TRANSACTION, Explained, Hole, Pr
 from rewind.core.model import MirrorState, Topic
 from rewind.core.offsets import OffsetRange, Ranges, between, merged, missing, within, without
 from rewind.core.settings import Settings
-from rewind.registry.database import transaction
+from rewind.registry.database import writing
 from rewind.registry.mirrors import mirror_log
 from rewind.steps.mirroring.mirror import holes_in
 from rewind.transforms.records import mirror_checks as checks
@@ -67,7 +67,7 @@ class Prover:
         done = {p: [*standing.get(p, ()), self._compared[p]] for p in ranges}
         self._fresh = {p: missing(r, done[p]) for p, r in ranges.items()}
         self._read = {p: merged([*self._fresh[p], self._compared[p]]) for p in ranges}
-        with transaction(settings.registry_url) as connection:
+        with writing(settings.registry_url) as connection:
             self._deleted = mirror_log.deletions(connection, source.topic.name, source.topic.id)
 
     def proof(self, before: Sequence[Hole]) -> Proof:

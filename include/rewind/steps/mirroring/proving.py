@@ -23,7 +23,7 @@ from rewind.core.pipeline import thaw
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.declared import pipelines
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.mirrors import mirror_log, proof_log
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.mirroring.mirror_proof import KafkaRows, Parts, Prover, Source
@@ -63,7 +63,7 @@ def run(settings: Settings, topics: Sequence[str]) -> None:
 
 
 def _mirrored_topics(settings: Settings) -> list[str]:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         return mirror_log.topics(connection)
 
 
@@ -152,7 +152,7 @@ def _before(wanted: Ranges, state: MirrorState) -> list[Hole]:
 
 def _standing(spark: SparkSession, settings: Settings, topic: Topic, state: MirrorState) -> Parts:
     """Return the offsets for which an earlier proof stands: since then commits have only added others."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         last = proof_log.newest(connection, topic.name, topic.id, WHOLE)
     if last is None or last.version > state.version:
         return {}
@@ -193,5 +193,5 @@ def _record(settings: Settings, proof: Proof, holds_for: Mapping[int, Sequence[O
         part = folder / f".{name}.json"
         part.write_text(json.dumps(mirror_proof.to_json(proof), indent=1, sort_keys=True))
         part.replace(folder / f"{name}.json")
-    with side_effect("proof.record"), transaction(settings.registry_url) as connection:
+    with side_effect("proof.record"), writing(settings.registry_url) as connection:
         proof_log.record(connection, proof, holds_for, asked_by)

@@ -23,7 +23,7 @@ from rewind.core.offsets import Ranges, reached, starts, total
 from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, nightly_replays, progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.nightly_replays import Replayed
 from rewind.runtime import tables
 from rewind.runtime.drivers import supervise
@@ -47,7 +47,7 @@ class Line:
         """Look for another night of the live job that left its checkpoint; of the same one nothing is of use."""
         self._settings = settings
         self._live = live
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             last = nightly_replays.kept(connection, live.pipeline, live.job_id) if _continues(live) else None
             again = nightly_replays.find(connection, night)
         self._last = None if last == again else last
@@ -69,7 +69,7 @@ class Line:
         if self.kept is None or before is None:
             return
         opened = before.unread.get(tables.id_of(self._settings, self._results) or "")
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             ended = progress.position(connection, self.kept, {})
         if opened is None or not reached(starts(compared), ended):
             log.info("%s begins anew: %s ended at %s", replay.job_id, self.kept, ended)
@@ -89,14 +89,14 @@ class Line:
             return self.kept
         with side_effect("night.keep"):
             feed.let_go(Path(feed_path(self._settings, recorded.replay_id)))
-            with transaction(self._settings.registry_url) as connection:
+            with writing(self._settings.registry_url) as connection:
                 nightly_replays.keep(connection, recorded.replay_id)
         return recorded.replay_id
 
     @property
     def _results(self) -> str:
         assert self.kept is not None
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             return nightly_replays.tables_of(connection, self.kept)[0]
 
     def _copy(self, spark: SparkSession, replay: Generation, opened: int) -> None:
@@ -107,7 +107,7 @@ class Line:
         shutil.copytree(old / log_of_feed, new / log_of_feed)
         source, target = (str(tables.path(self._settings, name)) for name in (self._results, replay.output_topic))
         delta_output.carry(spark, source, target, opened, f"{replay.job_id}-open")
-        with transaction(self._settings.registry_url) as connection:
+        with writing(self._settings.registry_url) as connection:
             progress.hand_on(connection, self.kept, replay.job_id)
             chunk_log.hand_on(connection, self.kept, replay.job_id)
 

@@ -14,7 +14,7 @@ from rewind.core.model import Generation
 from rewind.core.offsets import Ranges, ends, starts
 from rewind.core.settings import Settings
 from rewind.registry import nightly_replays
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, writing
 from rewind.registry.nightly_replays import Replayed
 from rewind.runtime import evidence
 from rewind.steps.compare.findings import Found
@@ -70,7 +70,7 @@ def store(settings: Settings, live: Generation, recorded: Replayed, answer: Answ
         "parameters": recorded.sample.to_json(),
     }
     evidence.write(settings, recorded.replay_id, recorded.report, body)
-    with side_effect("night.finish"), transaction(settings.registry_url) as connection:
+    with side_effect("night.finish"), writing(settings.registry_url) as connection:
         nightly_replays.finish(
             connection, recorded.replay_id, answer.state, answer.reason, found.counts, found.fields, answer.frontier
         )

@@ -31,7 +31,7 @@ from rewind.core.offsets import Ranges, Vector, all_told, ends, lower, starts, t
 from rewind.core.pipeline import Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.registry import generations, nightly_replays, progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.nightly_replays import Replayed
 from rewind.runtime.drivers import bundle, supervise
 from rewind.runtime.drivers.guard import Guard
@@ -95,7 +95,7 @@ def run(settings: Settings, given: Mapping[str, str]) -> None:
         IntegrityError: The mirror lacks records, or code of ours was not loaded from the frozen bundle.
     """
     asked, job_id = _asked(given), given["job_id"]
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         live = generations.read(connection, job_id)
     pipeline = thaw(live.frozen["config"])
     load_logic(pipeline)
@@ -151,7 +151,7 @@ def _begun(
     found = table.first_offsets(spark, path, live.topic_id, instants, datetime.now(UTC) + SANE)
     reached = state.end()
     at = {instant: {**reached, **offsets} for instant, offsets in zip(instants, found, strict=True)}
-    with side_effect("night.begin"), transaction(settings.registry_url) as connection:
+    with side_effect("night.begin"), writing(settings.registry_url) as connection:
         replayable = lower(progress.position(connection, live.job_id, live.handoff), state.end())
         for each in missed:
             known = nightly_replays.known(connection, night.pipeline)
@@ -176,7 +176,7 @@ def _begun(
 
 def _answer(spark: SparkSession, work: _Work, guard: Guard, answer: Answer) -> None:
     settings, live, recorded = work.settings, work.live, work.recorded
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         before = nightly_replays.frontier_before(connection, work.night, live.job_id)
         position = progress.position(connection, live.job_id, live.handoff)
     known = before or Frontier({})
@@ -228,7 +228,7 @@ def _judged(answer: Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
 
 def _clear(settings: Settings, pipeline: str, kept: str | None) -> None:
     """Delete what all nights of a pipeline but one wrote, that of any that died too: only one runs at a time."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         left = nightly_replays.with_scratch(connection, pipeline)
     for replay_id in (each for each in left if each != kept):
         replay.clear(settings, replay_id)

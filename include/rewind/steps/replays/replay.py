@@ -20,7 +20,7 @@ from rewind.core.pipeline import DELTA, Pipeline, thaw
 from rewind.core.planning import chunks, warm_up
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, nightly_replays, progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.runtime import tables
 from rewind.runtime.drivers import supervise
 from rewind.runtime.drivers.guard import Guard
@@ -84,13 +84,13 @@ def make(spark: SparkSession, settings: Settings, replay: Generation) -> None:
 
 def clear(settings: Settings, replay_id: str) -> None:
     """Delete all that a replay wrote; again is harmless."""
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         made = nightly_replays.tables_of(connection, replay_id)
     with side_effect("replay.delete"):
         for name in made:
             tables.delete(settings, name, tables.id_of(settings, name))
         shutil.rmtree(supervise.generation_folder(settings, replay_id), ignore_errors=True)
-    with side_effect("replay.forget"), transaction(settings.registry_url) as connection:
+    with side_effect("replay.forget"), writing(settings.registry_url) as connection:
         progress.forget(connection, replay_id)
         chunk_log.forget(connection, replay_id)
         nightly_replays.cleaned(connection, replay_id)
@@ -112,7 +112,7 @@ def run(
     """
     pipeline = thaw(replay.frozen["config"])
     if pipeline.stateful:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             begun = progress.position(connection, replay.job_id, replay.start)
         _feed(spark, settings, replay, pipeline, between(begun, ends(ranges)), version, guard)
         return
@@ -163,7 +163,7 @@ def _feed(
 ) -> None:
     feeding = Feeding(spark, settings, replay, pipeline, guard, replay.job_id)
     cut = feeding.cut(dict(ranges), version)
-    with side_effect("replay.cut"), transaction(settings.registry_url) as connection:
+    with side_effect("replay.cut"), writing(settings.registry_url) as connection:
         wave = chunk_log.next_wave(connection, replay.job_id)
         chunk_log.add_wave(connection, replay.job_id, wave, cut)
         todo = [chunk for chunk in chunk_log.read(connection, replay.job_id) if chunk.wave == wave]

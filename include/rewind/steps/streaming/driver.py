@@ -22,7 +22,7 @@ from rewind.core.errors import IntegrityError, RetryError, RewindError
 from rewind.core.model import Batch
 from rewind.core.settings import Settings
 from rewind.registry import leases, progress, streams
-from rewind.registry.database import now, transaction
+from rewind.registry.database import now, reading, writing
 from rewind.runtime.drivers.guard import Guard
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.base import failures
@@ -140,7 +140,7 @@ class Driver:
             return
         self._asked_at = time.monotonic()
         try:
-            with transaction(self._settings.registry_url) as connection:
+            with reading(self._settings.registry_url) as connection:
                 found = streams.read(connection, self._source.owner)
         except RetryError as away:
             log.warning("%s: no wish read: %s", self._source.owner, away)
@@ -169,7 +169,7 @@ class Driver:
         last = checkpoint.last_committed(self._spark, self._source.checkpoint)
         if last is None:
             return
-        with transaction(self._settings.registry_url) as connection:
+        with reading(self._settings.registry_url) as connection:
             newest = progress.newest(connection, self._source.owner)
         recorded = newest.rows if newest is not None and newest.batch == last else None
         first = last if newest is None or not self._source.stateful else min(newest.batch + 1, last)
@@ -187,7 +187,7 @@ class Driver:
         if not self._pending:
             return
         try:
-            with side_effect("progress.record"), transaction(self._settings.registry_url) as connection:
+            with side_effect("progress.record"), writing(self._settings.registry_url) as connection:
                 # A driver that was frozen and declared dead has lost its token: its successor is further on.
                 leases.renew(connection, self._source.owner, self._guard.token)
                 for batch in self._pending:

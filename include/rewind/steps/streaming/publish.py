@@ -29,7 +29,7 @@ from rewind.core.offsets import Vector
 from rewind.core.pipeline import DELTA, TOMBSTONE, Pipeline, thaw
 from rewind.core.settings import Settings
 from rewind.registry import manifest, publications, shared_outputs
-from rewind.registry.database import transaction
+from rewind.registry.database import reading, writing
 from rewind.registry.publications import Counts, Publication
 from rewind.registry.shared_outputs import SharedOutput
 from rewind.runtime import tables
@@ -96,7 +96,7 @@ class Publisher:
 
     def _publish(self, through: int) -> None:
         token, job = self._guard.token, self._generation.job_id
-        with side_effect("publication.begin"), transaction(self._settings.registry_url) as connection:
+        with side_effect("publication.begin"), writing(self._settings.registry_url) as connection:
             begun = publications.begin(connection, self._generation.pipeline, job, token, through)
         if begun is None:
             return
@@ -108,7 +108,7 @@ class Publisher:
         finally:
             made.close()
         place = self._target.place()
-        with side_effect("publication.record"), transaction(self._settings.registry_url) as connection:
+        with side_effect("publication.record"), writing(self._settings.registry_url) as connection:
             publications.record(connection, begun, token, through, made.unread, place, counts)
         log.info("published up to batch %d at epoch %d: %s", through, begun.epoch, counts)
 
@@ -143,7 +143,7 @@ def _starts(pipeline: Pipeline) -> Column:
 
 
 def _target(spark: SparkSession, settings: Settings, generation: Generation) -> Target:
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         found = shared_outputs.find(connection, generation.pipeline)
     if found is None or found.resource_id is None or _id_of(settings, found) != found.resource_id:
         what = "the shared output" if found is None else found.name
@@ -158,7 +158,7 @@ def _target(spark: SparkSession, settings: Settings, generation: Generation) -> 
 def _watches(settings: Settings, generation: Generation) -> list[Watch]:
     if thaw(generation.frozen["config"]).output_format != DELTA:
         return []
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         found = shared_outputs.find(connection, generation.pipeline)
     assert found is not None
     mine = table_watch.of_output(settings, generation, generation.output_topic)

@@ -17,7 +17,7 @@ from rewind.core.pipeline import KAFKA, Pipeline, thaw
 from rewind.core.planning.planner import RECREATED_CURE, recreated
 from rewind.core.settings import Settings
 from rewind.registry import generations, progress
-from rewind.registry.database import transaction
+from rewind.registry.database import reading
 from rewind.runtime.drivers import bundle, supervise
 from rewind.runtime.drivers.guard import Guard
 from rewind.runtime.kafka.broker import Broker
@@ -38,7 +38,7 @@ def run(settings: Settings, job_id: str) -> None:
         LeaseHeldError: Another driver of the generation lives.
         RefusedError: The source topic was recreated, or the checkpoint is not this generation's.
     """
-    with transaction(settings.registry_url) as connection:
+    with reading(settings.registry_url) as connection:
         generation = generations.read(connection, job_id)
     pipeline = thaw(generation.frozen["config"])
     load_logic(pipeline)
@@ -99,7 +99,7 @@ def checked_topic(settings: Settings, pipeline: Pipeline, generation: Generation
             "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
         )
     if topic.id != generation.topic_id:
-        with transaction(settings.registry_url) as connection:
+        with reading(settings.registry_url) as connection:
             position = progress.position(connection, generation.job_id, generation.handoff)
         raise RefusedError("source.topic", recreated(topic, generation.topic_id, position), RECREATED_CURE)
     return topic
