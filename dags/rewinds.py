@@ -39,11 +39,9 @@ from airflow.sdk import DAG, TaskGroup
 from rewind_airflow import declared, form, notify, run
 from rewind_airflow.announce import Announce
 from rewind_airflow.approval import Approve
-from rewind_airflow.submits import SWITCHING, PlanSubmit, StepSubmit
+from rewind_airflow.submits import PlanSubmit, StepSubmit
 from rewind_airflow.triggers import StartCandidate, TriggerAbort, TriggerRollback
 from rewind_airflow.waits import CatchUp, Observe
-
-from rewind.core.planning.plan import REPAIR
 
 
 def rewind_dag(pipeline: str) -> DAG:
@@ -73,13 +71,13 @@ def rewind_dag(pipeline: str) -> DAG:
             validate = StepSubmit(task_id="validate", trigger_rule="none_failed_min_one_success")
             approve = Approve(task_id="approve", pipeline=pipeline)
         with TaskGroup("switch", prefix_group_id=False):
-            cut_over = StepSubmit(task_id="cut_over", kinds=SWITCHING)
+            cut_over = StepSubmit(task_id="cut_over")
             announce = Announce(task_id="announce", pipeline=pipeline)
             # An event that was emitted before a clear is skipped; the observation has to go on.
             observe = Observe(task_id="observe", trigger_rule="none_failed_min_one_success")
             # Red differences alone do not decide it: the task looks into the registry what was found and asked for.
             roll_back = TriggerRollback(task_id="roll_back", pipeline=pipeline, trigger_rule="one_failed")
-        merge = StepSubmit(task_id="merge", kinds=[REPAIR])
+        merge = StepSubmit(task_id="merge")
         # Red when a step before it failed, whatever became of the abort: a run is judged by the leaves of its graph.
         ended = EmptyOperator(task_id="ended", trigger_rule="none_failed_min_one_success")
         abort = TriggerAbort(task_id="abort", pipeline=pipeline, trigger_rule="one_failed")

@@ -166,7 +166,7 @@ def _compared(plan: Plan, verdict: Verdict) -> str:
 
 
 def _what(plan: Plan) -> str:
-    if plan.kind == "repair":
+    if plan.shape.repairs:
         return f"`{plan.job_id}` repairs the output of `{plan.live_job_id}`."
     output = shared_output.read_from(plan.config, plan.output_topic)
     return f"`{plan.job_id}` would become live instead of `{plan.live_job_id}`; readers go to `{output}`."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import resource
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 
 from rewind.core import lifecycle, names
 from rewind.core.errors import RewindError
-from rewind.core.planning.plan import RELEASE, REPAIR, REWIND
 from rewind.core.settings import Settings
 from rewind.declared import forms
 from rewind.registry import audit, plannings, rewinds, verdicts
@@ -32,8 +31,6 @@ from rewind_airflow.reactions import reactions
 from rewind_airflow.submit_lease import SubmitLease
 
 CONNECTION = "spark_default"
-SWITCHING = frozenset({REWIND, RELEASE})
-ALL = frozenset({REWIND, RELEASE, REPAIR})
 
 
 @dataclass(frozen=True)
@@ -198,20 +195,18 @@ class PlanSubmit(RewindSubmit):
 
 
 class StepSubmit(RewindSubmit):
-    """A later step: everything it needs stands in the registry, and its code is the plan's."""
+    """A later step: everything it needs stands in the registry, and its code is the plan's. Other plans skip it."""
 
     operator_extra_links = (links.PageLink(), links.EvidenceLink(), links.HistoryLink())
 
-    def __init__(self, *, task_id: str, kinds: Collection[str] = ALL, **kwargs: Any) -> None:
+    def __init__(self, *, task_id: str, **kwargs: Any) -> None:
         """Run the main that is named as the task.
 
         Args:
             task_id: Name of the step.
-            kinds: Kinds of plans that have this step; for others it is skipped.
             kwargs: Arguments of every operator.
         """
         super().__init__(task_id=task_id, job=task_id, **kwargs)
-        self.kinds = sorted(kinds)
 
     def errand(self, context: Context, settings: Settings) -> Errand:
         """Read the active rewind and its plan."""
@@ -220,7 +215,7 @@ class StepSubmit(RewindSubmit):
             if rewinds.read(connection, rewind_id).state == lifecycle.FINISHED:
                 raise AirflowSkipException(f"rewind {rewind_id} is finished: nothing is left to do")
             plan = rewinds.read_active(connection, rewind_id)[1]
-        if plan.kind not in self.kinds:
+        if self.job in plan.shape.skipped:
             raise AirflowSkipException(f"a {plan.kind} has no step {self.job}")
         code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
         return Errand(["--rewind-id", rewind_id], code, rewind_id, plan.records)

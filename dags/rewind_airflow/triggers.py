@@ -11,7 +11,6 @@ from sqlalchemy import Connection
 
 from rewind.core import lifecycle
 from rewind.core.observing import ROLL_BACK
-from rewind.core.planning.plan import REPAIR
 from rewind.registry import generations, observation, plannings, rewinds, streams, verdicts
 from rewind.registry.database import writing
 from rewind_airflow import run, supervision
@@ -65,7 +64,7 @@ class StartCandidate(StartStream):
         """Return the candidate and record the step."""
         rewind_id = run.rewind_id(context)
         rewind, plan = rewinds.read_active(connection, rewind_id)
-        if plan.kind == REPAIR:
+        if plan.shape.repairs:
             raise AirflowSkipException("a repair has no candidate stream")
         attempt = rewinds.begin_step(connection, rewind_id, "start_candidate")
         rewinds.end_step(connection, rewind_id, "start_candidate", attempt, "done", {"job_id": rewind.job_id})

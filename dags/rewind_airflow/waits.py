@@ -16,7 +16,7 @@ from rewind.core.errors import RetryError
 from rewind.core.model import held_back
 from rewind.core.observing import ROLL_BACK, next_look
 from rewind.core.offsets import lower, total
-from rewind.core.planning.plan import REPAIR, Plan
+from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, leases, observation, progress, rewinds, streams
 from rewind.registry.database import now, reading, writing
@@ -28,7 +28,7 @@ from rewind_airflow import links, notify, run, sights, steps, supervision
 from rewind_airflow.notify import Drifted, Quarantined
 from rewind_airflow.reactions import final_reactions
 from rewind_airflow.sights import Race
-from rewind_airflow.submits import SWITCHING, StepSubmit
+from rewind_airflow.submits import StepSubmit
 
 # Each look is a process, and one that comes before the scheduler has seen the end of the last counts as failed.
 LOOK_EVERY = timedelta(seconds=10)
@@ -119,7 +119,7 @@ class CatchUp(Wait):
         rewind_id = run.rewind_id(context)
         with final_reactions(), writing(settings.registry_url) as connection:
             plan = rewinds.read_active(connection, rewind_id)[1]
-            if plan.kind == REPAIR:
+            if plan.shape.repairs:
                 raise AirflowSkipException("a repair has no candidate stream")
             steps.begin_once(connection, rewind_id, "catch_up")
         since = context["ti"].get_first_reschedule_date(context)
@@ -209,7 +209,7 @@ class Observe(Wait):
     def _compare(self, context: Context) -> None:
         """Submit one comparison and follow it to its end: data is touched by a spark-submit alone."""
         # No task of the graph: how many there will be is known only when they are due.
-        self._comparison = StepSubmit(task_id="recheck", kinds=SWITCHING)
+        self._comparison = StepSubmit(task_id="recheck")
         self._comparison.execute(context)
 
 

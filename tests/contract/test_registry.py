@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
 from rewind.registry import database, generations, rewinds, schema
-from rewind.registry.database import now, writing
+from rewind.registry.database import now, reading, writing
 from rewind.registry.snapshot import snapshot
 from tests.support import fakes
 from tests.support.registry import G1, G2, a_plan, create
@@ -70,7 +70,7 @@ def test_on_a_server_one_that_falls_silent_within_a_transaction_loses_it(url, mo
         assert generations.find(connection, G1) is None
 
 
-@pytest.mark.parametrize("opened", [writing, snapshot])
+@pytest.mark.parametrize("opened", [reading, writing, snapshot])
 @pytest.mark.parametrize(
     ("url", "told"),
     [

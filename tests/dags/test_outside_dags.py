@@ -6,6 +6,7 @@ from pathlib import Path
 
 from airflow.dag_processing.dagbag import DagBag
 
+from rewind.core.planning import stages
 from tests.support import outside
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
@@ -20,3 +21,17 @@ def test_ids_of_dags_tasks_and_assets_are_as_they_were(installation):
         found |= {f"dag {dag.dag_id} tag {tag}" for tag in dag.tags}
         found |= {f"dag asset {asset.name}" for task in dag.tasks for asset in [*task.outlets, *task.inlets]}
     assert outside.changed("dag", found) == ([], [])
+
+
+def test_a_plan_knows_all_tasks_of_its_dag_and_no_other(installation):
+    dag = DagBag(str(DAGS)).dags["rewind_visits"]
+    assert sorted(task.task_id for task in dag.tasks) == sorted(stages.TASKS)
+    # In an order in which they can run.
+    places = {task: number for number, task in enumerate(stages.TASKS)}
+    late = {"roll_back", "abort"}
+    assert [
+        (task.task_id, below)
+        for task in dag.tasks
+        for below in task.downstream_task_ids
+        if below not in late and places[task.task_id] > places[below]
+    ] == []

@@ -22,6 +22,7 @@ from rewind.core import crash, lifecycle
 from rewind.core.errors import RetryError, RewindError
 from rewind.core.model import Batch
 from rewind.core.planning.plan import Plan, Request
+from rewind.core.planning.stages import REWIND, SHAPES
 from rewind.registry import generations, leases, manifest, progress, rewinds, streams, verdicts
 from rewind.registry.database import now, writing
 from rewind.registry.leases import Holder, Process
@@ -201,7 +202,7 @@ class Lifecycle(RuleBasedStateMachine):
             return self.start(same=False)
         with writing(self.settings.registry_url) as connection:
             rewind_id = self.rewinds[-1]
-            done = {name for name in lifecycle.STEPS if rewinds.last_attempt(connection, rewind_id, name, "done")}
+            done = {name for name in SHAPES[REWIND].steps if rewinds.last_attempt(connection, rewind_id, name, "done")}
             given, verdict = verdicts.approval(connection, rewind_id), verdicts.newest(connection, rewind_id)
             found = rewinds.read(connection, rewind_id)
             backfilled = rewinds.last_attempt(connection, rewind_id, "backfill", "done")

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, insert
 from rewind.core import lifecycle
 from rewind.core.model import Topic
 from rewind.core.planning.plan import sealed
+from rewind.core.planning.stages import REWIND, SHAPES
 from rewind.core.settings import Settings
 from rewind.registry import database, schema
 from rewind.registry.database import now
@@ -98,7 +99,7 @@ def _rewind(name: str, number: int, at: datetime) -> Iterator[tuple[Any, dict[st
     opened = {"id": rewind_id, "pipeline": name, "plan_id": made.id, "job_id": job, "reason": "as asked"}
     ended = {"state": lifecycle.FINISHED, "created_at": at, "ended_at": at + timedelta(hours=1)}
     yield schema.rewinds, {**opened, **ended}
-    for step in lifecycle.STEPS:
+    for step in SHAPES[REWIND].steps:
         attempt = {"rewind_id": rewind_id, "step": step, "attempt": 1, "state": "done", "cpu_seconds": 9.5}
         yield schema.steps, {**attempt, "started_at": at, "ended_at": at, "evidence": {"rows": 1_000, "of": job}}
         yield schema.leases, {"owner": f"{rewind_id}.{step}", "token": 1, "holder": None, "renewed_at": at}

@@ -143,6 +143,7 @@ def test_a_rewind_from_form_to_collected_garbage(stage: StubStage, warm_jvm: War
 
     stage.answer(run_id)
     stage.succeeded(stage.rewind_dag, run_id)
+    stage.as_planned(run_id, rewind_id)
     found, steps = stage.rewind(rewind_id)
     assert found is not None
     assert (found.state, found.plan_id, found.job_id) == ("finished", plan_id, "staged-g2")
@@ -177,6 +178,7 @@ def test_then_a_release_without_history_and_the_old_ones_collected(stage: StubSt
     stage.handed_off(rewind_id)
     shop.produce(visit(500), visit(501))
     stage.succeeded(stage.rewind_dag, run_id)
+    stage.as_planned(run_id, rewind_id)
     assert stage.live() == "staged-g3"
     stage.run("collect_garbage", {"dry_run": False})
 

@@ -144,7 +144,7 @@ def driver(settings: Settings, folder: Path, name: str) -> None:
             raise RetryError("the registry is away")
         return reaches(*given)
 
-    vars(guard)["transaction"] = cut_off
+    vars(guard)["writing"] = cut_off
     try:
         with guard.Guard(settings, OWNER) as held, (folder / "writes").open("a", buffering=1) as writes:
             ends: list[int] = []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sqlalchemy import insert
 
 from rewind.core import lifecycle
 from rewind.core.model import Batch, Generation
 from rewind.core.pipeline import Pipeline
-from rewind.core.planning.plan import REWIND, Plan, Request, sealed
+from rewind.core.planning.plan import Plan, Request, sealed
+from rewind.core.planning.stages import REWIND
 from rewind.core.settings import from_environment
 from rewind.declared import forms
 from rewind.registry import database, generations, manifest, progress, rewinds, schema, streams, verdicts
@@ -107,30 +108,33 @@ def generation(job_id, code, pipeline):
     )
 
 
-def plan():
-    """Return the plan of the rewind."""
+def plan(**changes):
+    """Return the plan of the rewind, with some fields changed."""
     return sealed(
-        Plan(
-            kind=REWIND,
-            request=Request("visits_converter"),
-            job_id=CANDIDATE,
-            live_job_id=LIVE,
-            epoch=1,
-            topic="visits",
-            topic_id="id-1",
-            start={0: 0},
-            end={0: BIG},
-            mirror_version=0,
-            records=BIG,
-            bytes=90,
-            chunks=1,
-            estimate_seconds=0.1,
-            differences=(),
-            config=CHANGED.frozen(),
-            bundle="b1",
-            output_schema="page STRING",
-            output_topic="visits_converted-g3",
-            dead_letter_topic="visits_converted-g3-dead",
+        replace(
+            Plan(
+                kind=REWIND,
+                request=Request("visits_converter"),
+                job_id=CANDIDATE,
+                live_job_id=LIVE,
+                epoch=1,
+                topic="visits",
+                topic_id="id-1",
+                start={0: 0},
+                end={0: BIG},
+                mirror_version=0,
+                records=BIG,
+                bytes=90,
+                chunks=1,
+                estimate_seconds=0.1,
+                differences=(),
+                config=CHANGED.frozen(),
+                bundle="b1",
+                output_schema="page STRING",
+                output_topic="visits_converted-g3",
+                dead_letter_topic="visits_converted-g3-dead",
+            ),
+            **changes,
         )
     )
 

@@ -14,7 +14,8 @@ from rewind.core.model import Generation, Topic
 from rewind.core.nights import Night, Sample
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
-from rewind.core.planning.plan import REWIND, Difference, Plan, Request, sealed
+from rewind.core.planning.plan import Difference, Plan, Request, sealed
+from rewind.core.planning.stages import REWIND
 from rewind.core.settings import Settings
 from rewind.registry import (
     chunk_log,

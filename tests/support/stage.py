@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from examples.demo.follow import task_of
 from rewind.airflow_api.client import AirflowApi
+from rewind.core.planning import stages
 from rewind.declared import forms
 from rewind.local import processes, stack
 from rewind.local.stack import Stack
@@ -185,6 +186,14 @@ class Stage:
     def rewind(self, rewind_id: str) -> tuple[Rewind | None, list[Step]]:
         with self.shop.registry() as connection:
             return rewinds.find(connection, rewind_id), rewinds.steps_of(connection, rewind_id)
+
+    def as_planned(self, run_id: str, rewind_id: str) -> None:
+        """See that a run did with each task what its plan says."""
+        with self.shop.registry() as connection:
+            plan = rewinds.read_plan(connection, rewinds.read(connection, rewind_id).plan_id)
+        done = {task["task_id"]: task["state"] for task in self.api.task_instances(self.rewind_dag, run_id)}
+        runs = {stages.RUNS: "success", stages.WAITS: "success"}
+        assert done == {stage.task: runs.get(stage.does, "skipped") for stage in plan.stages}
 
     def handed_off(self, rewind_id: str) -> None:
         """Wait until a rewind has its handoff: what is produced from then on, both of its jobs answer."""

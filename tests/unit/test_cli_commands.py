@@ -16,7 +16,8 @@ from rewind.core import lifecycle
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.model import Generation
 from rewind.core.pipeline import Pipeline
-from rewind.core.planning.plan import REWIND, Plan, Request, sealed
+from rewind.core.planning.plan import Plan, Request, sealed
+from rewind.core.planning.stages import REWIND
 from rewind.declared import forms
 from rewind.declared.forms import rewind_id
 from rewind.registry import audit, database, generations, rewinds, streams

@@ -9,7 +9,7 @@ import yaml
 
 from rewind.core.errors import RefusedError
 from rewind.core.nearest import meant
-from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, RowRule, thaw
+from rewind.core.pipeline import ColumnRule, ExpectedChange, Pipeline, RowRule
 from rewind.core.planning.plan import Request
 from rewind.declared import forms, pipelines
 from tests.support.fakes import PIPELINE
@@ -467,18 +467,18 @@ def test_rules_of_columns_are_read_and_frozen():
         ColumnRule("c", "instant"),
         ColumnRule("d", "tolerance", 0.0, 1.0),
     )
-    assert thaw(made.frozen()) == made
+    assert Pipeline.from_frozen(made.frozen()) == made
     older = {name: value for name, value in made.frozen().items() if name not in ("rules", "expectations")}
-    assert thaw(older).rules == ()
+    assert Pipeline.from_frozen(older).rules == ()
 
 
 def test_rules_of_rows_are_read_and_frozen():
     rules = [{"change": "vanish", "rule": "live.a = 'x'", "least": 1, "most": 9}, {"change": "appear", "rule": "true"}]
     made = pipelines.parse("visits", {**yaml.safe_load(LEAST), "compare": {"rows": rules}})
     assert made.row_rules == (RowRule("vanish", "live.a = 'x'", 1, 9), RowRule("appear", "true", 0, None))
-    assert thaw(made.frozen()) == made
+    assert Pipeline.from_frozen(made.frozen()) == made
     older = {name: value for name, value in made.frozen().items() if name != "row_rules"}
-    assert thaw(older).row_rules == ()
+    assert Pipeline.from_frozen(older).row_rules == ()
 
 
 @pytest.mark.parametrize(("yaml", "field", "problem"), FAULTS, ids=[str(fault[0])[-30:] for fault in FAULTS])

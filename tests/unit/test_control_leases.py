@@ -231,7 +231,7 @@ def test_a_registry_that_is_away_is_borne_for_its_time_and_no_longer(settings, m
         def away(*_: object):
             raise RetryError("registry away")
 
-        monkeypatch.setattr(guard, "transaction", away)
+        monkeypatch.setattr(guard, "writing", away)
         clock[0] += REGISTRY_AWAY_SECONDS
         held.check()
         clock[0] += 1
@@ -241,7 +241,7 @@ def test_a_registry_that_is_away_is_borne_for_its_time_and_no_longer(settings, m
         monkeypatch.undo()
         held.check()
         clock[0] += REGISTRY_AWAY_SECONDS
-        monkeypatch.setattr(guard, "transaction", away)
+        monkeypatch.setattr(guard, "writing", away)
         held.check()
 
 
@@ -251,7 +251,7 @@ def test_a_registry_that_is_away_at_the_end_does_not_fail_the_driver(settings, m
         def away(*_: object):
             raise RetryError("registry away")
 
-        monkeypatch.setattr(guard, "transaction", away)
+        monkeypatch.setattr(guard, "writing", away)
     monkeypatch.undo()
     with (settings.home / "locks" / f"{OWNER}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -267,7 +267,7 @@ def test_a_locked_registry_holds_no_batch_up(settings, monkeypatch):
             raise RetryError("registry locked")
             yield
 
-        monkeypatch.setattr(guard, "transaction", locked)
+        monkeypatch.setattr(guard, "writing", locked)
         held.check()
         monkeypatch.undo()
     assert asked == [guard.RENEW_MILLISECONDS] == [2_000]

@@ -305,12 +305,12 @@ def test_a_moved_world_is_a_refusal_too():
 def test_a_setting_of_a_newer_release_is_named():
     newer = {**PIPELINE.frozen(), "surprise": 1}
     with pytest.raises(RefusedError, match="holds surprise, which this release does not know"):
-        pipeline.thaw(newer)
+        pipeline.Pipeline.from_frozen(newer)
 
 
-def test_a_frozen_pipeline_is_the_same_after_json_and_thaws_to_itself():
+def test_a_frozen_pipeline_is_the_same_after_json_and_comes_back_as_itself():
     changed = pipeline.Pipeline(
         **{**vars(PIPELINE), "required": ("a",), "expected": (pipeline.ExpectedChange("page", "live.page is null"),)}
     )
     assert json.loads(json.dumps(changed.frozen())) == changed.frozen()
-    assert pipeline.thaw(changed.frozen()) == changed
+    assert pipeline.Pipeline.from_frozen(changed.frozen()) == changed

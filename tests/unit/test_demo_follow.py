@@ -17,7 +17,8 @@ from examples.demo.scenario import Story
 from examples.demo.world import Names
 from rewind.core import lifecycle
 from rewind.core.errors import RetryError
-from rewind.core.planning.plan import REWIND, Plan, Request
+from rewind.core.planning.plan import Plan, Request
+from rewind.core.planning.stages import REWIND, SHAPES
 from rewind.local.voice import Voice
 from rewind.local.waiting import StuckError, Waiting
 from rewind.registry.verdicts import Approval, Verdict
@@ -54,7 +55,7 @@ APPROVED = Approval(1, "approve", "ada", "")
 
 
 def view(state=lifecycle.ACTIVE, verdict=None, approval=None, **steps):
-    shown = tuple(StepView(name, *steps.get(name, ("pending",))) for name in lifecycle.STEPS)
+    shown = tuple(StepView(name, *steps.get(name, ("pending",))) for name in SHAPES[REWIND].steps)
     ids = {"id": "rw-1", "state": state, "job_id": PLAN.job_id, "live_job_id": PLAN.live_job_id, "reason": ""}
     times = {"created_at": AT, "ended_at": None}
     rest = {"plan": PLAN, "handoff": {0: 7}, "backfill": None, "approval": approval, "waits": ""}

@@ -15,8 +15,8 @@ from rewind.core.mirror_proof import Proof
 from rewind.core.model import Batch
 from rewind.core.offsets import OffsetRange as R
 from rewind.core.planning import resolved_range
-from rewind.core.planning.plan import REWIND
 from rewind.core.planning.resolved_range import Sight
+from rewind.core.planning.stages import REWIND, SHAPES
 from rewind.registry import progress
 from rewind.registry.database import now, writing
 from rewind.registry.mirrors import mirror_changes, mirror_log, proof_log
@@ -83,7 +83,7 @@ def mirrored(tmp_path, monkeypatch):
 
 def gaps(state, start, end):
     sight = Sight(TOPIC_NOW, state, None, {0: 100}, None)
-    return resolved_range.gaps("", REWIND, {0: start}, {0: end}, sight)
+    return resolved_range.gaps("", SHAPES[REWIND], {0: start}, {0: end}, sight)
 
 
 TAKE = {

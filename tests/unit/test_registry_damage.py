@@ -9,7 +9,7 @@ import pytest
 
 from rewind.core.errors import RetryError
 from rewind.registry import database, generations
-from rewind.registry.database import writing
+from rewind.registry.database import reading, writing
 from rewind.registry.snapshot import snapshot
 from tests.support.fakes import generation, installation
 
@@ -40,7 +40,7 @@ def overwritten(file: Path):
 
 
 @pytest.mark.parametrize("damage", [torn, flipped, overwritten])
-@pytest.mark.parametrize("opened", [writing, snapshot])
+@pytest.mark.parametrize("opened", [reading, writing, snapshot])
 def test_a_damaged_registry_is_told_with_the_cure(settings, damage, opened):
     damage(Path(settings.registry_url.removeprefix("sqlite:///")))
     told = r"registry sqlite:.*: it is damaged; stop the stack and restore its backup"
@@ -71,16 +71,16 @@ def test_a_backup_that_is_put_in_the_place_of_a_registry_is_what_is_written_to(s
 
 
 def test_a_forked_process_shares_no_connection_with_its_parent(settings):
-    reading, writing = os.pipe()
+    to_read, to_write = os.pipe()
     with writing(settings.registry_url) as connection:
         mine = connection.connection.dbapi_connection
     child = os.fork()
     if child == 0:
         with writing(settings.registry_url) as connection:
-            os.write(writing, b"its own" if connection.connection.dbapi_connection is not mine else b"the parent's")
+            os.write(to_write, b"its own" if connection.connection.dbapi_connection is not mine else b"the parent's")
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(reading, 99) == b"its own"
+    assert os.read(to_read, 99) == b"its own"
 
 
 @pytest.mark.parametrize("words", ["disk I/O error", "database or disk is full"])

@@ -13,6 +13,7 @@ from rewind.core.errors import LeaseLostError, RefusedError, RetryError
 from rewind.core.model import Batch
 from rewind.core.planning import shared_output
 from rewind.core.planning.plan import explain
+from rewind.core.planning.stages import SHAPES
 from rewind.registry import (
     generations,
     leases,
@@ -44,15 +45,15 @@ def refusal(pipeline=SHARED, live=SHARED, kind="rewind", into="live", schema="a 
     made = generation(live)
     made = replace(made, frozen={**made.frozen, "output_schema": "a STRING"})
     with pytest.raises(RefusedError) as raised:
-        shared_output.refuse(kind, into, pipeline, made, schema, there)
+        shared_output.refuse(SHAPES[kind], into, pipeline, made, schema, there)
     return raised.value.field, raised.value.problem
 
 
 def test_what_suits_a_shared_output_is_not_refused():
     for pipeline in (SHARED, PIPELINE, replace(SHARED, vanished="tombstone")):
         live = generation(SHARED if pipeline.shared else PIPELINE)
-        shared_output.refuse("rewind", "live", pipeline, live, "b STRING", [OUTPUT])
-    shared_output.refuse("repair", "beside", SHARED, generation(SHARED), "a STRING", [OUTPUT])
+        shared_output.refuse(SHAPES["rewind"], "live", pipeline, live, "b STRING", [OUTPUT])
+    shared_output.refuse(SHAPES["repair"], "beside", SHARED, generation(SHARED), "a STRING", [OUTPUT])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JNetworkError
 from rewind.core.errors import IntegrityError, LeaseLostError, RetryError
 from rewind.core.offsets import OffsetRange
 from rewind.registry import chunk_log, leases
-from rewind.registry.database import writing
+from rewind.registry.database import reading, writing
 from rewind.registry.snapshot import snapshot
 from rewind.runtime.kafka.broker import Broker
 from rewind.steps.lifecycle import backfill
@@ -84,7 +84,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("opened", [writing, snapshot])
+@pytest.mark.parametrize("opened", [reading, writing, snapshot])
 @pytest.mark.parametrize("name", SLOW)
 def test_a_slow_call_within_a_transaction_fails_with_its_name_and_where_it_began(settings, name, opened):
     with pytest.raises(SlowCallError) as stopped:
@@ -155,10 +155,10 @@ before = list(sys.path)
 warm_submit.watch_transactions()
 assert sys.path == before and "pytest" not in sys.modules
 from pathlib import Path
-from rewind.registry.database import writing
+from rewind.registry.database import reading, writing
 space = {{"__name__": "rewind.steps.example"}}
 exec(compile({PRODUCT!r}, "/product/rewind/steps/example.py", "exec"), space)
-space["held"](transaction, {settings.registry_url!r}, Path("/").exists)
+space["held"](writing, {settings.registry_url!r}, Path("/").exists)
 """
     command = [sys.executable, "-c", script]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=settings.home)

@@ -20,7 +20,8 @@ from rewind.core.horizon import Frontier
 from rewind.core.model import Generation, Topic
 from rewind.core.offsets import OffsetRange
 from rewind.core.pipeline import Pipeline
-from rewind.core.planning.plan import REWIND, Plan, Request, sealed
+from rewind.core.planning.plan import Plan, Request, sealed
+from rewind.core.planning.stages import REWIND, SHAPES
 from rewind.core.settings import from_environment
 from rewind.registry import (
     chunk_log,
@@ -382,7 +383,7 @@ def test_steps_of_a_rewind_in_order_with_attempts_and_times(settings, registry):
     done(registry, "spin_up", {"made": 3})
     rewinds.set_cpu(registry, "rw-1", "spin_up", 11.25)
     found = only_rewind(settings, registry)
-    assert [step.name for step in found.steps] == list(lifecycle.STEPS)
+    assert [step.name for step in found.steps] == list(SHAPES[REWIND].steps)
     spin_up = found.step("spin_up")
     assert (spin_up.state, spin_up.attempt, spin_up.seconds, spin_up.cpu_seconds) == ("done", 2, 2.5, 11.25)
     assert spin_up.evidence == {"made": 3}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import Pipeline
 from rewind.declared import expectations, pipelines
 from tests.support.workshop import declare
 
@@ -51,4 +51,4 @@ def test_they_are_frozen_with_the_pipeline(tmp_path):
     written(tmp_path / "visits", json.dumps({"output": [NOT_NULL]}))
     made = pipelines.load(tmp_path, "visits")
     assert made.expectations == {"output": [NOT_NULL]}
-    assert thaw(json.loads(json.dumps(made.frozen()))) == made
+    assert Pipeline.from_frozen(json.loads(json.dumps(made.frozen()))) == made

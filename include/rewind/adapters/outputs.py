@@ -14,7 +14,7 @@ from rewind.core.errors import RefusedError
 from rewind.core.horizon import first_unread
 from rewind.core.model import Generation, Topic
 from rewind.core.offsets import Vector
-from rewind.core.pipeline import DELTA, thaw
+from rewind.core.pipeline import DELTA
 from rewind.core.settings import Settings
 from rewind.runtime import tables
 from rewind.runtime.kafka.broker import Broker
@@ -87,7 +87,7 @@ def read_keyed(
     spark: SparkSession, settings: Settings, generation: Generation, unread: Mapping[str, Vector] | None = None
 ) -> tuple[Topic, DataFrame]:
     """Return the output topic of a stateful generation as it is now, and its results (`keyed.located`), unread ones."""
-    pipeline = thaw(generation.frozen["config"])
+    pipeline = generation.declared
     topic, rows = _rows(spark, settings, generation, generation.output_topic, unread or {})
     return topic, keyed.located(rows, generation.topic_id, pipeline.result_starts, pipeline.result_ends)
 
@@ -130,7 +130,7 @@ def _located(
 def _rows(
     spark: SparkSession, settings: Settings, generation: Generation, name: str, unread: Mapping[str, Vector]
 ) -> tuple[Topic, DataFrame]:
-    pipeline = thaw(generation.frozen["config"])
+    pipeline = generation.declared
     if pipeline.output_format == DELTA:
         return _table(spark, settings, generation, name, unread)
     topic, isolation = _topic(settings, name), pipeline.isolation
@@ -145,7 +145,7 @@ def _table(
         raise RefusedError("output.table", f"{name} is gone", "Restore it, or deploy the pipeline anew")
     topic = delta_output.as_topic(spark, path, name, table_id)
     dead = name == generation.dead_letter_topic
-    schema = None if dead else parsing.declared(generation.frozen["output_schema"])
+    schema = None if dead else parsing.declared(generation.output_schema)
     start = first_unread(topic, unread)
     return topic, delta_output.read(spark, path, start[0], topic.latest[0], schema)
 

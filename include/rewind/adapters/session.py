@@ -68,5 +68,5 @@ def session_of(generation: Generation, pipeline: Pipeline) -> SparkSession:
     if pipeline.stateful:
         for name, value in _STATE.items():
             made.conf.set(name, value)
-        made.conf.set(spans.PARTITIONS, str(generation.frozen["partitions"]))
+        made.conf.set(spans.PARTITIONS, str(generation.state_partitions))
     return made

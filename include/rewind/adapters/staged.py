@@ -74,7 +74,7 @@ def _of_topic(
     start = first_unread(topic, {topic.id: published.staged})
     read = kafka.read_range(spark, settings, topic.name, start, topic.latest, "read_committed")
     rows = versioned(read).persist(StorageLevel.DISK_ONLY)
-    later = F.col("version") >= coordinates.version(generation.frozen["epoch"], through + 1)
+    later = F.col("version") >= coordinates.version(generation.epoch, through + 1)
     # The stream writes on: what belongs to a later batch is read again for that. One row a partition.
     first = {
         row["partition"]: row["first"]
@@ -91,7 +91,7 @@ def _of_table(
     name = generation.output_topic
     if tables.id_of(settings, name) is None:
         raise RefusedError("output.table", f"{name} is gone", "Restore it, or rewind with same_code")
-    schema = parsing.declared(generation.frozen["output_schema"])
+    schema = parsing.declared(generation.output_schema)
     # The number of a write is its batch, here where one query makes them all.
     first = 0 if published.batch is None else published.batch + 1
     rows = delta_output.read_versioned(spark, str(tables.path(settings, name)), first, through + 1, schema)

@@ -75,7 +75,7 @@ def _confirm(console: Console, arguments: argparse.Namespace, plan: Plan) -> Non
     if not sys.stdin.isatty():
         raise RefusedError("--yes", "is not given, and there is no terminal to ask at", "Give it, or use a terminal")
     what = "Abort it" if arguments.reject else f"Let {plan.job_id} take the place of {plan.live_job_id}"
-    if plan.kind == "repair" and not arguments.reject:
+    if plan.shape.repairs and not arguments.reject:
         what = f"Let {plan.job_id} repair {plan.live_job_id}"
     if console.input(f"{what}? [y/N] ", markup=False).strip().lower() not in ("y", "yes"):
         raise RefusedError("answer", "was not confirmed", "Nothing was answered; the rewind goes on waiting")

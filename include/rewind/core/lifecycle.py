@@ -31,9 +31,6 @@ MOVES = {
     (MERGED, COLLECTED),
 }
 
-STEPS = ("plan", "spin_up", "backfill", "start_candidate", "catch_up", "validate", "approve", "cut_over", "observe")
-REPAIR_STEPS = ("plan", "spin_up", "backfill", "validate", "approve", "merge")
-
 ACTIVE, FINISHED, FAILED, ROLLED_BACK = "active", "finished", "failed", "rolled_back"
 """States of a rewind; an aborted one is `ABORTED`, one whose switch was taken back while it was watched
 `ROLLED_BACK`."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from rewind.core.offsets import OffsetRange, Ranges, Vector, higher
 from rewind.core.periods import Period, Strays
+from rewind.core.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,45 @@ class Generation:
     output_topic: str
     dead_letter_topic: str
 
+    @cached_property
+    def declared(self) -> Pipeline:
+        """What its pipeline said when it was frozen.
+
+        Raises:
+            RefusedError: It holds a setting that this release does not know.
+        """
+        return Pipeline.from_frozen(self.frozen["config"])
+
     @property
     def source_topic(self) -> str:
         """The topic it reads."""
         return str(self.frozen["config"]["source_topic"])
+
+    @property
+    def output_schema(self) -> str:
+        """Spark DDL of what its logic gives."""
+        return str(self.frozen.get("output_schema", ""))
+
+    @property
+    def kept_state(self) -> tuple[str, ...]:
+        """The operators that keep its state, as Spark names them; empty without state."""
+        return tuple(self.frozen.get("state", ()))
+
+    @property
+    def state_partitions(self) -> int:
+        """Into how many partitions its state is split, for ever."""
+        return int(self.frozen["partitions"])
+
+    @property
+    def trusted_from(self) -> int | None:
+        """From which instant of event time on its results hold all of their records, in milliseconds since 1970."""
+        found = self.frozen.get("trusted_from")
+        return None if found is None else int(found)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch by which it versions its output; 0 when it was made before outputs had versions."""
+        return int(self.frozen.get("epoch", 0))
 
 
 @dataclass(frozen=True)

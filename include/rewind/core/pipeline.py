@@ -178,29 +178,29 @@ class Pipeline:
         return int(parse_duration(self.state_horizon, "state_horizon").total_seconds() * 1000)
 
     def frozen(self) -> dict[str, Any]:
-        """Return a value from which `thaw` makes this pipeline again, equal to itself after a way through JSON."""
+        """Return a value from which `from_frozen` makes this pipeline again; JSON leaves it as it is."""
         frozen: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return frozen
 
+    @classmethod
+    def from_frozen(cls, body: Mapping[str, Any]) -> Pipeline:
+        """Return the pipeline of a frozen configuration.
 
-def thaw(body: Mapping[str, Any]) -> Pipeline:
-    """Return the pipeline of a frozen configuration.
-
-    Raises:
-        RefusedError: It holds a setting that this release does not know.
-    """
-    fields = dict(body)
-    if unknown := fields.keys() - Pipeline.__dataclass_fields__.keys():
-        problem = f"the frozen configuration holds {', '.join(sorted(unknown))}, which this release does not know"
-        raise RefusedError("config", problem, "Use the release that froze it, or a newer one")
-    fields.setdefault("exact", False)
-    fields["required"] = tuple(fields["required"])
-    fields["output_key"] = tuple(fields["output_key"])
-    fields["functions"] = tuple(fields.get("functions", ()))
-    fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
-    fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
-    if fields.get("auto_approve_by") is not None:
-        fields["auto_approve_by"] = tuple(fields["auto_approve_by"])
-    fields["nightly_partitions"] = tuple(fields.get("nightly_partitions", ()))
-    fields["row_rules"] = tuple(RowRule(**rule) for rule in fields.get("row_rules", ()))
-    return Pipeline(**fields)
+        Raises:
+            RefusedError: It holds a setting that this release does not know.
+        """
+        fields = dict(body)
+        if unknown := fields.keys() - cls.__dataclass_fields__.keys():
+            problem = f"the frozen configuration holds {', '.join(sorted(unknown))}, which this release does not know"
+            raise RefusedError("config", problem, "Use the release that froze it, or a newer one")
+        fields.setdefault("exact", False)
+        fields["required"] = tuple(fields["required"])
+        fields["output_key"] = tuple(fields["output_key"])
+        fields["functions"] = tuple(fields.get("functions", ()))
+        fields["expected"] = tuple(ExpectedChange(**change) for change in fields["expected"])
+        fields["rules"] = tuple(ColumnRule(**rule) for rule in fields.get("rules", ()))
+        if fields.get("auto_approve_by") is not None:
+            fields["auto_approve_by"] = tuple(fields["auto_approve_by"])
+        fields["nightly_partitions"] = tuple(fields.get("nightly_partitions", ()))
+        fields["row_rules"] = tuple(RowRule(**rule) for rule in fields.get("row_rules", ()))
+        return cls(**fields)

@@ -25,7 +25,6 @@ from rewind.core.pipeline import (
     ExpectedChange,
     Pipeline,
     RowRule,
-    thaw,
 )
 from rewind.declared import expectations, pipeline_lines
 from rewind.declared.json_schema import check
@@ -249,7 +248,7 @@ def overridden(pipeline: Pipeline, overrides: Mapping[str, Any]) -> Pipeline:
     check(dict(overrides), OVERRIDES, "overrides")
     if "vanished" in overrides and not pipeline.shared:
         raise RefusedError("overrides.vanished", f"{pipeline.name} has no shared output", "Leave it out")
-    return thaw(pipeline.frozen() | dict(overrides))
+    return Pipeline.from_frozen(pipeline.frozen() | dict(overrides))
 
 
 def _text(path: Path) -> str:

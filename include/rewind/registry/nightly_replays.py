@@ -165,7 +165,7 @@ def tables_of(connection: Connection, replay_id: str) -> list[str]:
     job = read(connection, replay_id).job_id
     if job is None:
         return []
-    base = str(generations.read(connection, job).frozen["config"]["output_topic"])
+    base = generations.read(connection, job).declared.output_topic
     return [names.output_topic(base, replay_id), names.dead_letter_topic(base, replay_id)]
 
 

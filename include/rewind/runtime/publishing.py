@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 def shared(generation: Generation) -> bool:
     """Return whether a generation's pipeline has a shared output; one of an older release has none."""
-    return bool(generation.frozen["config"].get("shared"))
+    return generation.declared.shared
 
 
 @contextmanager

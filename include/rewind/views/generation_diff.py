@@ -65,7 +65,7 @@ def _frozen(settings: Settings, made: Generation) -> Bundle | None:
 
 
 def _version(made: Generation, files: Mapping[str, str]) -> Version:
-    return Version(made.frozen["config"], tuple(made.frozen.get("state", ())), files)
+    return Version(made.frozen["config"], made.kept_state, files)
 
 
 def _made_with(one: Generation, other: Generation) -> list[Difference]:

@@ -10,8 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from rewind.core import lifecycle
-from rewind.core.planning.plan import REPAIR
+from rewind.core.planning.stages import RECORDED, SHAPES
 from rewind.registry.rewinds import Step
 from rewind.runtime.drivers import step_lease
 from rewind.views import rewind_rows
@@ -49,7 +48,7 @@ class Steps:
         """Read it; times are counted to `now`, UTC without zone."""
         self._made = rewind_rows.attempts(connection, rewind_ids)
         names = {attempt.step for attempts in self._made.values() for attempt in attempts}
-        names |= {*lifecycle.STEPS, *lifecycle.REPAIR_STEPS}
+        names |= {*RECORDED}
         self._submits = step_lease.submits(connection, rewind_ids, names)
         self._now = now
 
@@ -64,7 +63,7 @@ class Steps:
 
 
 def _steps(attempts: Sequence[Step], kind: str, now: datetime) -> tuple[StepView, ...]:
-    order = lifecycle.REPAIR_STEPS if kind == REPAIR else lifecycle.STEPS
+    order = SHAPES[kind].steps
     newest = {a.step: a for a in sorted(attempts, key=lambda a: a.attempt)}
     others = [name for name in newest if name not in order]
     return tuple(_step(name, newest.get(name), now) for name in (*order, *others))

@@ -82,7 +82,7 @@ def _differences(
 
 
 def _version(made: Generation, listed: dict[str, str]) -> Version:
-    return Version(made.frozen["config"], tuple(made.frozen.get("state", ())), listed)
+    return Version(made.frozen["config"], made.kept_state, listed)
 
 
 def _code(settings: Settings, job_id: str) -> tuple[dict[str, str], str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rewind.core import comparing, lifecycle
-from rewind.core.planning.plan import REPAIR
 from rewind.registry import verdicts
 from rewind.runtime.drivers.driver_state import DRIVEN
 from rewind.views.status import PipelineView
@@ -72,7 +71,7 @@ def _answers(pipeline: PipelineView, rewind: RewindView) -> tuple[Offer, ...]:
 
 
 def _switch(pipeline: PipelineView, rewind: RewindView) -> str:
-    if rewind.plan.kind == REPAIR:
+    if rewind.plan.shape.repairs:
         return f"The repaired rows go to the output of {rewind.live_job_id}."
     return (
         f"{rewind.job_id} becomes live instead of {rewind.live_job_id}, which {_standby(pipeline, rewind)}. "

@@ -251,7 +251,9 @@ AIRFLOW = (
         'step_lease.refuse_living(settings, params["rewind_id"], TrackedHook(CONNECTION).state_of)',
         "pass",
     ),
-    Fault("repair-takes-steps-of-a-rewind", GUARD, "StepSubmit.errand", "if plan.kind not in self.kinds:", "if False:"),
+    Fault(
+        "repair-takes-steps-of-a-rewind", GUARD, "StepSubmit.errand", "if self.job in plan.shape.skipped:", "if False:"
+    ),
     Fault(
         "second-supervisor",
         GUARD,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rewind.core.pipeline import thaw
+from rewind.core.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Difference:
 def differences(live: Version, candidate: Version) -> list[Difference]:
     """Return what differs: settings, then state, then files by path."""
     # A setting that an older release did not know yet had its default.
-    old, new = thaw(live.config).frozen(), thaw(candidate.config).frozen()
+    old, new = Pipeline.from_frozen(live.config).frozen(), Pipeline.from_frozen(candidate.config).frozen()
     settings = [
         Difference(key, str(old.get(key, "")), str(value)) for key, value in new.items() if old.get(key) != value
     ]

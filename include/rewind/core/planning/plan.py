@@ -7,15 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from rewind.core import comparing, names
 from rewind.core.offsets import OffsetRange, Ranges, Vector, to_spark_json, total
-from rewind.core.pipeline import TOMBSTONE
+from rewind.core.pipeline import TOMBSTONE, Pipeline
 from rewind.core.planning.differences import Difference
+from rewind.core.planning.stages import SHAPES, Shape, Stage, explained, stages
 from rewind.core.times import format_instant
-
-REWIND, REPAIR, RELEASE = "rewind", "repair", "release"
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,33 @@ class Plan:
         """Return the plan as JSON text, keys in order."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
+    @property
+    def shape(self) -> Shape:
+        """What tells its kind from the others."""
+        return SHAPES[self.kind]
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What each task of its DAG will do."""
+        asked = self.request
+        return stages(
+            self.shape,
+            lag_gate=int(self.config.get("lag_gate", 0)),
+            observe_seconds=asked.observe_seconds,
+            compare=asked.compare,
+            auto_approve=asked.auto_approve,
+            on_difference=asked.on_difference,
+        )
+
+    @cached_property
+    def declared(self) -> Pipeline:
+        """What the candidate's pipeline says.
+
+        Raises:
+            RefusedError: It holds a setting that this release does not know.
+        """
+        return Pipeline.from_frozen(self.config)
+
 
 def sealed(plan: Plan) -> Plan:
     """Return the plan with its id, the hash of its content."""
@@ -198,7 +225,7 @@ def explain(plan: Plan) -> list[str]:
         f"  from     {to_spark_json(plan.topic, plan.start)}  (asked: {plan.request.start})",
         *_moved(plan),
         f"  to       {to_spark_json(plan.topic, plan.end)}"
-        + ("" if plan.kind == REPAIR else "  (the end of what can be read now; it moves on)"),
+        + ("" if plan.shape.bounded else "  (the end of what can be read now; it moves on)"),
         f"  records  {plan.records:,} in {plan.bytes:,} bytes; offsets {total(plan.ranges()):,}",
         f"  backfill {plan.chunks} chunks, about {plan.estimate_seconds:.0f} s",
         f"  output   {plan.output_topic}, dead letters to {plan.dead_letter_topic}",
@@ -212,6 +239,7 @@ def explain(plan: Plan) -> list[str]:
     ]
     if plan.request.compare == comparing.NONE:
         lines.append(f"  compare  nothing, and a person has to approve; why: {plan.request.reason.strip()}")
+    lines += explained(plan.stages)
     lines += [f"  warning  {warning}" for warning in plan.warnings]
     lines.append(f"Apply it with apply_plan={plan.id} and dry_run off.")
     return lines

@@ -12,7 +12,7 @@ from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.model import BrokerReader, Generation, LifecycleReader, MirrorReader, MirrorState, Topic
 from rewind.core.offsets import OffsetRange, Vector, between, total
 from rewind.core.periods import Dated
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.planning import (
     consumer_groups,
     preflight,
@@ -23,8 +23,9 @@ from rewind.core.planning import (
     warm_up,
 )
 from rewind.core.planning.differences import Difference, Version, differences
-from rewind.core.planning.plan import RELEASE, REPAIR, REWIND, Plan, Request, sealed
+from rewind.core.planning.plan import Plan, Request, sealed
 from rewind.core.planning.resolved_range import Sight
+from rewind.core.planning.stages import Shape, asked_for
 
 RECORDS_PER_SECOND = 10_000
 """Backfill speed assumed by the estimate, start-up and a busy machine included."""
@@ -83,36 +84,36 @@ def make_plan(request: Request, pipeline: Pipeline, code: Code, world: World, no
     live, epoch = _live(request, world)
     _refuse_second(request, world)
     topic = _topic(pipeline, live, world)
-    kind = REPAIR if request.end else RELEASE if request.start.strip() == "live" else REWIND
-    pipeline = _as_made(kind, pipeline, live)
+    shape = asked_for(request.start, request.end)
+    pipeline = _as_made(shape, pipeline, live)
     mirror = _mirror(topic, world)
     sight = Sight(topic, mirror, world.mirror, world.lifecycle.position(live.job_id), now)
     touches, dated = None, Dated()
-    if kind == REPAIR and pipeline.stateful:
+    if shape.repairs and pipeline.stateful:
         touches = repair_windows.touched(request.start, request.end, live, world.lifecycle, topic.name, now)
         start, end = repair_windows.read_for(sight)
         asked, trusted = dict(start), None
     else:
         dated = time_range.dated(request.start, request.end, sight)
         asked = resolved_range.resolve(request.start, "from", sight, dated)
-        start, trusted = _begin(kind, pipeline, code, asked, sight, live, world)
-        end = resolved_range.resolve(request.end, "to", sight, dated) if kind == REPAIR else dict(topic.latest)
-    resolved_range.check(kind, start, end, sight)
-    accepted = resolved_range.gaps(request.accept_gaps, kind, start, end, sight)
+        start, trusted = _begin(shape, pipeline, code, asked, sight, live, world)
+        end = resolved_range.resolve(request.end, "to", sight, dated) if shape.bounded else dict(topic.latest)
+    resolved_range.check(shape, start, end, sight)
+    accepted = resolved_range.gaps(request.accept_gaps, shape, start, end, sight)
     candidate = Version(pipeline.frozen(), code.state, code.files)
     found = differences(_version(live, code), candidate)
-    _refuse_same(request, kind, found, live)
+    _refuse_same(request, shape, found, live)
     _refuse_alone(request, pipeline, live)
     _refuse_other_kind(pipeline, live)
     there = {*world.broker.topics(), *world.tables}
-    shared_output.refuse(kind, request.repair_into, pipeline, live, code.output_schema, there)
+    shared_output.refuse(shape, request.repair_into, pipeline, live, code.output_schema, there)
     _refuse_readers(request, pipeline, live)
-    job = _job_id(kind, request.pipeline, world)
+    job = _job_id(shape, request.pipeline, world)
     output, dead = _outputs(pipeline, job, world)
     records, size = _volume(mirror, start, end)
     estimate = round(records / RECORDS_PER_SECOND, 1)
     bare = Plan(
-        kind=kind,
+        kind=shape.kind,
         request=request,
         job_id=job,
         live_job_id=live.job_id,
@@ -152,7 +153,7 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> lis
     """
     live, epoch = _live(plan.request, world)
     _refuse_second(plan.request, world)
-    pipeline = _as_made(plan.kind, pipeline, live)
+    pipeline = _as_made(plan.shape, pipeline, live)
     topic = _topic(pipeline, live, world)
     now = {
         "live_job_id": live.job_id,
@@ -160,7 +161,7 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> lis
         "topic_id": topic.id,
         "partitions": sorted(topic.latest),
         "bundle": code.bundle,
-        "job_id": _job_id(plan.kind, plan.request.pipeline, world),
+        "job_id": _job_id(plan.shape, plan.request.pipeline, world),
     }
     moved = [f"{k} was {v}, is {now[k]}" for k, v in plan.premises().items() if now[k] != v]
     if pipeline.frozen() != plan.config:
@@ -171,9 +172,9 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> lis
     return [line for line in _warnings(plan, live, topic, _mirror(topic, world), world) if line not in plan.warnings]
 
 
-def _as_made(kind: str, pipeline: Pipeline, live: Generation) -> Pipeline:
+def _as_made(shape: Shape, pipeline: Pipeline, live: Generation) -> Pipeline:
     """Return a pipeline as its rows are made: those of a repair by the rules that the others in live's output keep."""
-    return replace(pipeline, exact=thaw(live.frozen["config"]).exact) if kind == REPAIR else pipeline
+    return replace(pipeline, exact=live.declared.exact) if shape.repairs else pipeline
 
 
 def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | None, world: World) -> tuple[str, ...]:
@@ -189,18 +190,18 @@ def _warnings(plan: Plan, live: Generation, topic: Topic, mirror: MirrorState | 
         free_bytes=world.free_bytes,
         mirror_keeps_seconds=world.mirror_keeps_seconds,
         undeclared=world.undeclared,
-        repair=plan.kind == REPAIR,
+        repair=plan.shape.repairs,
     )
     return tuple(preflight.told(facts, world.broker))
 
 
 def _begin(
-    kind: str, pipeline: Pipeline, code: Code, asked: Vector, sight: Sight, live: Generation, world: World
+    shape: Shape, pipeline: Pipeline, code: Code, asked: Vector, sight: Sight, live: Generation, world: World
 ) -> tuple[Vector, int | None]:
     """Return the first offsets to be read, and from when on the results of a pipeline with state are whole."""
     if not pipeline.stateful:
         return asked, None
-    if kind == RELEASE:
+    if not shape.reads_history:
         whole = warm_up.released(pipeline, code.delay, live, world.lifecycle)
         return asked, warm_up.after_repeats(whole, code.state, code.delay)
     earliest = sight.mirror.start() if sight.mirror is not None else dict(sight.topic.earliest)
@@ -254,23 +255,23 @@ def _mirror(topic: Topic, world: World) -> MirrorState | None:
 
 
 def _version(live: Generation, code: Code) -> Version:
-    return Version(live.frozen["config"], tuple(live.frozen.get("state", ())), code.live_files)
+    return Version(live.frozen["config"], live.kept_state, code.live_files)
 
 
-def _refuse_same(request: Request, kind: str, found: list[Difference], live: Generation) -> None:
-    if not found and not request.same_code and kind != REPAIR:
+def _refuse_same(request: Request, shape: Shape, found: list[Difference], live: Generation) -> None:
+    if not found and not request.same_code and shape.takes_over:
         cure = "Change the pipeline first, or set same_code to rewind with the code of live"
         raise RefusedError("same_code", f"nothing differs from {live.job_id}", cure)
 
 
 def _refuse_alone(request: Request, pipeline: Pipeline, live: Generation) -> None:
-    if request.auto_approve and (pipeline.four_eyes or thaw(live.frozen["config"]).four_eyes):
+    if request.auto_approve and (pipeline.four_eyes or live.declared.four_eyes):
         problem = "approval.four_eyes asks for a second person"
         raise RefusedError("auto_approve", problem, "Leave it out, and let another person approve")
 
 
 def _refuse_other_kind(pipeline: Pipeline, live: Generation) -> None:
-    kept = thaw(live.frozen["config"]).stateful
+    kept = live.declared.stateful
     if kept != pipeline.stateful:
         problem = f"{live.job_id} keeps {'state' if kept else 'no state'}: none of its rows could be compared"
         raise RefusedError("stateful", problem, "Declare another pipeline, and deploy that")
@@ -279,14 +280,13 @@ def _refuse_other_kind(pipeline: Pipeline, live: Generation) -> None:
 def _refuse_readers(request: Request, pipeline: Pipeline, live: Generation) -> None:
     if not request.consumer_groups:
         return
-    for one in (pipeline, thaw(live.frozen["config"])):
+    for one in (pipeline, live.declared):
         consumer_groups.refuse_unmovable(one)
 
 
-def _job_id(kind: str, pipeline: str, world: World) -> str:
-    if kind == REPAIR:
-        return names.repair_id(pipeline, world.lifecycle.next_number(pipeline, "r"))
-    return names.job_id(pipeline, world.lifecycle.next_number(pipeline, "g"))
+def _job_id(shape: Shape, pipeline: str, world: World) -> str:
+    number = world.lifecycle.next_number(pipeline, shape.own_number)
+    return (names.repair_id if shape.repairs else names.job_id)(pipeline, number)
 
 
 def _outputs(pipeline: Pipeline, job: str, world: World) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rewind.core.errors import RefusedError
 from rewind.core.model import BrokerReader, Generation, MirrorState, Topic, held_back
 from rewind.core.offsets import Vector
-from rewind.core.pipeline import thaw
 
 MIRROR_KEEPS_SECONDS = 7 * 24 * 3600.0
 """How long a mirror keeps files that no newer version of it needs, unless it is told otherwise."""
@@ -100,7 +99,7 @@ def _added(facts: Facts) -> Iterable[str]:
 
 
 def _exactness(facts: Facts) -> Iterable[str]:
-    if not thaw(facts.live.frozen["config"]).exact and not facts.repair:
+    if not facts.live.declared.exact and not facts.repair:
         yield (
             f"{facts.live.job_id} was made before values were read exactly: the candidate rejects texts that are no "
             "instant, numbers beyond their type and bytes behind the object, and keeps microseconds (docs/values.md)"

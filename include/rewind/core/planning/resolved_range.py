@@ -13,7 +13,7 @@ from rewind.core.model import MirrorReader, MirrorState, Topic, held_back
 from rewind.core.offsets import OffsetRange, Ranges, Vector, between, merged, missing, told, total, within
 from rewind.core.periods import Dated
 from rewind.core.planning import requested_range
-from rewind.core.planning.plan import RELEASE, REPAIR
+from rewind.core.planning.stages import Shape
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ def _exactly(vector: Vector, field: str, topic: Topic, mirror: MirrorState | Non
     return {p: named[o](p) if o in named else o for p, o in vector.items()}
 
 
-def check(kind: str, start: Vector, end: Vector, sight: Sight) -> None:
+def check(shape: Shape, start: Vector, end: Vector, sight: Sight) -> None:
     """Check a resolved range.
 
     Raises:
         RefusedError: It is inverted, beyond Kafka's end, empty for a repair, or begins before the mirror.
     """
     topic = sight.topic
-    field = "to" if kind == REPAIR else "from"
+    field = "to" if shape.bounded else "from"
     inverted = [f"partition {p}: from {start[p]} to {end[p]}" for p in sorted(end) if start[p] > end[p]]
     if inverted:
         raise RefusedError(
@@ -123,9 +123,9 @@ def check(kind: str, start: Vector, end: Vector, sight: Sight) -> None:
     if beyond:
         told_of = "; ".join(beyond + held_back({p: r for p, r in topic.held().items() if end.get(p, 0) > r.start}))
         raise RefusedError(field, f"the range ends after Kafka's end ({told_of})", "Choose an earlier end")
-    if kind == REPAIR and total(between(start, end)) == 0:
+    if shape.bounded and total(between(start, end)) == 0:
         raise RefusedError("to", "the range is empty", "Choose a later end or an earlier start")
-    if kind == RELEASE:
+    if not shape.reads_history:
         return
     state = sight.mirrored("from")
     before = [f"partition {p}: {start[p]} before {o}" for p, o in state.start().items() if start.get(p, o) < o]
@@ -135,7 +135,7 @@ def check(kind: str, start: Vector, end: Vector, sight: Sight) -> None:
         )
 
 
-def gaps(text: str, kind: str, start: Vector, end: Vector, sight: Sight) -> dict[int, tuple[OffsetRange, ...]]:
+def gaps(text: str, shape: Shape, start: Vector, end: Vector, sight: Sight) -> dict[int, tuple[OffsetRange, ...]]:
     """Return the gaps of the mirror within a range, all of which `text` accepts.
 
     Raises:
@@ -143,9 +143,9 @@ def gaps(text: str, kind: str, start: Vector, end: Vector, sight: Sight) -> dict
             believed to hold them.
     """
     accepted, mirror = _accepted(text, sight.topic.name), sight.mirror
-    if kind == RELEASE or mirror is None:
+    if not shape.reads_history or mirror is None:
         return {}
-    reach = end if kind == REPAIR else {p: min(end[p], o) for p, o in mirror.end().items()}
+    reach = end if shape.bounded else {p: min(end[p], o) for p, o in mirror.end().items()}
     _refuse_void(mirror, between(start, reach))
     used: dict[int, tuple[OffsetRange, ...]] = {}
     refused: list[str] = []

@@ -8,8 +8,8 @@ from typing import Any
 from rewind.core import names
 from rewind.core.errors import RefusedError
 from rewind.core.model import Generation
-from rewind.core.pipeline import DELTA, Pipeline, thaw
-from rewind.core.planning.plan import REPAIR
+from rewind.core.pipeline import DELTA, Pipeline
+from rewind.core.planning.stages import Shape
 
 FIXED = {
     "shared": "output.shared",
@@ -31,11 +31,11 @@ def read_from(config: Mapping[str, Any], own: str) -> str:
     return names.shared_output(config["output_topic"]) if config.get("shared") else own
 
 
-def refuse(kind: str, into: str, pipeline: Pipeline, live: Generation, schema: str, there: Collection[str]) -> None:
+def refuse(shape: Shape, into: str, pipeline: Pipeline, live: Generation, schema: str, there: Collection[str]) -> None:
     """Check that a plan suits the shared output of its pipeline; harmless for a pipeline without one.
 
     Args:
-        kind: What is planned.
+        shape: What is planned.
         into: Where a repair's rows would go.
         pipeline: The candidate's pipeline.
         live: The live generation.
@@ -45,7 +45,7 @@ def refuse(kind: str, into: str, pipeline: Pipeline, live: Generation, schema: s
     Raises:
         RefusedError: It does not.
     """
-    old = thaw(live.frozen["config"])
+    old = live.declared
     if not (old.shared or pipeline.shared):
         return
     for setting, field in FIXED.items():
@@ -53,15 +53,15 @@ def refuse(kind: str, into: str, pipeline: Pipeline, live: Generation, schema: s
         if was != wanted:
             problem = f"is {wanted!r}, and {live.job_id} was made with {was!r}: one shared output cannot hold both"
             raise RefusedError(field, problem, "Leave it, or declare another pipeline and deploy that")
-    if pipeline.output_format == DELTA and schema != live.frozen.get("output_schema"):
-        problem = f"transform() gives {schema}, and the shared table has {live.frozen.get('output_schema')}"
+    if pipeline.output_format == DELTA and schema != live.output_schema:
+        problem = f"transform() gives {schema}, and the shared table has {live.output_schema}"
         raise RefusedError("logic", problem, "Give the same columns, or declare another pipeline and deploy that")
     name = names.shared_output(pipeline.output_topic)
     if name not in there:
         raise RefusedError(
             "output.shared", f"{name} is gone", "Restore it, or declare another pipeline and deploy that"
         )
-    if kind == REPAIR and into == "live":
+    if shape.repairs and into == "live":
         # Live's driver is the only one that publishes, and it has published the batches that a repair makes anew.
         problem = f"a repair cannot go to {live.job_id}, whose answers are in {name}"
         raise RefusedError("repair_into", problem, "Repair beside it, or rewind from that point in time")

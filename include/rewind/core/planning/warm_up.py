@@ -98,7 +98,7 @@ def after_repeats(trusted_from: int | None, state: Sequence[str], delay: int) ->
 
 def _own(live: Generation, delay: int, history: LifecycleReader) -> int | None:
     """Return from when on live's own results are whole: what came before it is told by its first watermark alone."""
-    known = live.frozen.get("trusted_from")
+    known = live.trusted_from
     if known is not None:
         return int(known)
     first = history.first_batch_closing_after(live.job_id, 0)

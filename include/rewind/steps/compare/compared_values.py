@@ -46,7 +46,7 @@ def both(
 
 def columns(values: DataFrame, candidate: Generation) -> DataFrame:
     """Return values of a candidate as the columns of its output; tombstones are no values."""
-    schema = parsing.declared(candidate.frozen["output_schema"])
+    schema = parsing.declared(candidate.output_schema)
     fields = F.from_json(F.col("value").cast("string"), schema).alias("fields")
     return values.where(F.col("value").isNotNull()).select(fields).select("fields.*")
 

@@ -15,7 +15,6 @@ from rewind.core import lifecycle
 from rewind.core.horizon import Frontier
 from rewind.core.model import Generation, Topic
 from rewind.core.offsets import OffsetRange, Ranges
-from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.registry import progress
 from rewind.registry.database import reading
@@ -64,7 +63,7 @@ def compared(
     else:
         found = _compared_rows(spark, settings, live, candidate, horizon, before, only)
     # Of a part of both outputs nobody said how many there are.
-    return found if before is not None else findings.counted(found, thaw(candidate.frozen["config"]).row_rules)
+    return found if before is not None else findings.counted(found, candidate.declared.row_rules)
 
 
 def _compared_rows(
@@ -189,20 +188,20 @@ def bounds_of(
         closed_after: Up to which watermark they were compared before.
         touches: For a repair, the event time whose results it made: it has no batches of its own.
     """
-    if not thaw(candidate.frozen["config"]).stateful:
+    if not candidate.declared.stateful:
         return None
     with reading(settings.registry_url) as connection:
         jobs = (live, candidate) if touches is None else (live,)
         newest = [progress.newest(connection, job.job_id) for job in jobs]
-    whole = [job.frozen.get("trusted_from") for job in (live, candidate)]
+    whole = [job.trusted_from for job in (live, candidate)]
     trusted = max(NOTHING if instant is None else int(instant) for instant in whole)
     closed = min(NOTHING if batch is None else batch.closing_watermark for batch in newest)
     return Bounds(trusted, closed_after, closed, touches)
 
 
 def _sides(live: Generation, candidate: Generation) -> compare.Sides:
-    schemas = [parsing.declared(generation.frozen["output_schema"]) for generation in (live, candidate)]
-    pipeline = thaw(candidate.frozen["config"])
+    schemas = [parsing.declared(generation.output_schema) for generation in (live, candidate)]
+    pipeline = candidate.declared
     return compare.Sides(schemas[0], schemas[1], pipeline.expected, pipeline.rules, pipeline.row_rules)
 
 

@@ -9,7 +9,7 @@ from rewind.adapters import mirror as table
 from rewind.adapters.mirror_reader import read_state
 from rewind.core.model import Batch, Generation, MirrorState
 from rewind.core.offsets import Ranges, between, lower
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.registry import progress
 from rewind.registry.database import reading
@@ -35,7 +35,7 @@ def late_records(spark: SparkSession, settings: Settings, *jobs: Generation) -> 
     Returns:
         Records by job id; empty without a mirror.
     """
-    pipeline = thaw(jobs[-1].frozen["config"])
+    pipeline = jobs[-1].declared
     topic = Broker(settings).topic(pipeline.source_topic)
     state = None if topic is None else read_state(settings, topic, pipeline.transactional)
     if state is None:

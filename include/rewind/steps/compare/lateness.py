@@ -12,7 +12,7 @@ from rewind.adapters.mirror_reader import read_state
 from rewind.core.errors import RetryError
 from rewind.core.model import Generation
 from rewind.core.offsets import Vector, between, higher, reached, to_spark_json
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.registry import progress
 from rewind.registry.database import reading, writing
@@ -52,7 +52,7 @@ def explained(
     Raises:
         RetryError: The mirror does not reach what the jobs have read.
     """
-    pipeline = thaw(candidate.frozen["config"])
+    pipeline = candidate.declared
     span = doubtful.agg(F.min("starts").alias("first"), F.max("ends").alias("last")).first()
     if span is None or span["first"] is None:
         return doubtful.select("key").limit(0)

@@ -68,7 +68,7 @@ def counted(values: Sequence[DataFrame], live: Generation, candidate: Generation
         live: The one job.
         candidate: The other.
     """
-    schemas = [parsing.declared(side.frozen["output_schema"]) for side in (live, candidate)]
+    schemas = [parsing.declared(side.output_schema) for side in (live, candidate)]
     # One row a side.
     found = [nulls.counted(rows, schema).collect()[0].asDict() for rows, schema in zip(values, schemas, strict=True)]
     sides = [{name: row[name] for name in schema.names} for row, schema in zip(found, schemas, strict=True)]

@@ -22,7 +22,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RetryError
 from rewind.core.model import Batch, Generation
 from rewind.core.offsets import Ranges, between, ends, higher, lower, starts, total
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.registry import progress
 from rewind.registry.database import reading
@@ -94,8 +94,8 @@ def compared(
     Raises:
         RetryError: A state that was to be read is gone by now, or the mirror lags.
     """
-    pipeline = thaw(candidate.frozen["config"])
-    if live.frozen.get("state") != candidate.frozen.get("state"):
+    pipeline = candidate.declared
+    if live.kept_state != candidate.kept_state:
         return StateFound(not_compared=ANOTHER)
     jobs = {job.job_id: _last(spark, settings, job) for job in (live, candidate)}
     idle = [job_id for job_id, batch in jobs.items() if batch is None]
@@ -105,7 +105,7 @@ def compared(
     read = records or _from_kafka(settings, pipeline)
     try:
         operators = state_store.operators(spark, _checkpoint(settings, live))
-        session = beside(spark, pipeline, candidate.frozen["partitions"], operators[0].partitions)
+        session = beside(spark, pipeline, candidate.state_partitions, operators[0].partitions)
         work = _Work(session, settings, live, candidate, pipeline, scratch, operators, _present(jobs))
         # What a crash leaves lies in the candidate's folder: the next comparison begins anew, and it is collected.
         with side_effect("state.compare"):

@@ -18,7 +18,7 @@ from rewind.core import lifecycle, names
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.model import Generation, Topic
-from rewind.core.pipeline import DELTA, Pipeline, thaw
+from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.planning import preflight
 from rewind.core.settings import Settings
 from rewind.registry import generations, manifest, owners
@@ -130,7 +130,7 @@ def make(settings: Settings, generation: Generation, code: Bundle, source: Topic
             something stands under it that nobody of ours has made.
     """
     folder = supervise.generation_folder(settings, generation.job_id)
-    job_id, pipeline = generation.job_id, thaw(generation.frozen["config"])
+    job_id, pipeline = generation.job_id, generation.declared
     kind = manifest.TABLE if pipeline.output_format == DELTA else manifest.TOPIC
     _roots(settings)
     with side_effect("manifest.name"), writing(settings.registry_url) as connection:
@@ -227,7 +227,7 @@ def table(spark: SparkSession, settings: Settings, generation: Generation, name:
     if name == generation.dead_letter_topic:
         table_id = delta_output.create_dead(spark, place)
     else:
-        table_id = delta_output.create(spark, place, generation.frozen["output_schema"])
+        table_id = delta_output.create(spark, place, generation.output_schema)
     tables.mark(settings, name, table_id)
     return table_id
 

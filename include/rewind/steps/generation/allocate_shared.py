@@ -60,7 +60,7 @@ def make(settings: Settings, generation: Generation, pipeline: Pipeline, like: T
 
 def _table(settings: Settings, generation: Generation, pipeline: Pipeline, name: str) -> str:
     spark = session(f"share {pipeline.name}", pipeline.session_time_zone)
-    table_id = shared_table.create(spark, str(tables.path(settings, name)), generation.frozen["output_schema"])
+    table_id = shared_table.create(spark, str(tables.path(settings, name)), generation.output_schema)
     tables.mark(settings, name, table_id)
     return table_id
 

@@ -45,7 +45,7 @@ def stamp_of(generation: Generation, token: int) -> Stamp:
         dead_letter_topic=generation.dead_letter_topic,
         repair=number if kind == "r" else 0,
         # A generation of an older release has none, and no state.
-        epoch=generation.frozen.get("epoch", 0),
+        epoch=generation.epoch,
     )
 
 

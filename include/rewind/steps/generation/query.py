@@ -55,7 +55,7 @@ class Query:
         self._logic = load_logic(pipeline)
         self._contract = contract.examine(self._logic, pipeline, empty_records(spark))
         self._stamp = stamp_of(generation, token)
-        self._trusted_from = generation.frozen.get("trusted_from")
+        self._trusted_from = generation.trusted_from
         self._job = generation.job_id
         self._sink = sink_of(settings, generation, pipeline)
 
@@ -92,7 +92,7 @@ class KeyedQuery(Query):
             RefusedError: It keeps another state: what the checkpoint holds would mean nothing to it.
         """
         super().__init__(spark, settings, generation, pipeline, token)
-        kept = list(generation.frozen["state"])
+        kept = list(generation.kept_state)
         found = contract.state_shape(self._logic, pipeline, empty_stream(spark))
         if found != kept:
             problem = f"no longer fits the state of {generation.job_id}: it was kept as {kept}, and is read as {found}"

@@ -16,9 +16,9 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.model import Generation, MirrorState, Topic, held_back
 from rewind.core.offsets import OffsetRange, Ranges, Vector, behind, between, reached, to_spark_json, total
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.planning import chunks
-from rewind.core.planning.plan import RELEASE, REPAIR, Plan
+from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, generations, leases, progress, rewinds
 from rewind.registry.chunk_log import Chunk
@@ -70,8 +70,8 @@ def run(settings: Settings, rewind_id: str) -> None:
 def _backfill(settings: Settings, rewind_id: str) -> dict[str, Any]:
     with reading(settings.registry_url) as connection:
         _, plan = rewinds.read_active(connection, rewind_id)
-        work = Work(rewind_id, plan, thaw(plan.config), generations.read(connection, plan.job_id))
-    if plan.kind == RELEASE:
+        work = Work(rewind_id, plan, plan.declared, generations.read(connection, plan.job_id))
+    if not plan.shape.reads_history:
         return _fix_handoff(settings, work, plan.start, _topic(settings, work))
     if work.generation.handoff is not None:
         log.info("%s has its handoff already: nothing to do", plan.job_id)
@@ -138,7 +138,7 @@ def _waves(settings: Settings, work: Work, guard: Guard, cut: Cut, run: Run) -> 
 
 
 def _close_enough(work: Work, done: Vector, covered: int, topic: Topic) -> bool:
-    if work.plan.kind == REPAIR:
+    if work.plan.shape.bounded:
         return reached(done, work.plan.end)
     left = behind(done, topic.latest)
     # A wave costs seconds however small it is: when as much came in meanwhile as half of what it covered, the
@@ -162,7 +162,7 @@ def _wave(settings: Settings, work: Work, wave: int, done: Vector, topic: Topic)
 
 def _wave_end(settings: Settings, work: Work, state: MirrorState, done: Vector, topic: Topic) -> Vector:
     reach = {p: state.end().get(p, earliest) for p, earliest in topic.earliest.items()}
-    if work.plan.kind == REPAIR:
+    if work.plan.shape.bounded:
         reach = {p: min(reach[p], work.plan.end[p]) for p in work.plan.end}
     elif work.pipeline.stateful:
         reach = {**reach, **_batch_end(settings, work, reach)}
@@ -231,7 +231,7 @@ def _one_by_one(settings: Settings, work: Work, made: Chunks) -> Run:
 
 def _fix_handoff(settings: Settings, work: Work, handoff: Vector, topic: Topic) -> dict[str, Any]:
     gone = {p: (o, topic.earliest[p]) for p, o in handoff.items() if o < topic.earliest.get(p, 0)}
-    if gone and work.plan.kind != REPAIR:
+    if gone and work.plan.shape.takes_over:
         cure = "Kafka has dropped records that the backfill did not reach: lengthen its retention, then run again"
         raise RefusedError("handoff", f"below Kafka's earliest (handoff, earliest per partition: {gone})", cure)
     with side_effect("handoff.fix"), writing(settings.registry_url) as connection:

@@ -22,7 +22,6 @@ from rewind.core.errors import RefusedError, RetryError
 from rewind.core.model import Generation, Topic
 from rewind.core.offsets import Ranges, Vector, behind, between, higher, reached, starts
 from rewind.core.periods import Period, milliseconds
-from rewind.core.pipeline import thaw
 from rewind.core.planning.consumer_groups import (
     KEEP,
     LISTED,
@@ -122,7 +121,7 @@ def check(settings: Settings, sides: Sides, groups: Sequence[str]) -> list[Held]
         problem = f"{sides.old.job_id} and {sides.new.job_id} were made from different source topics"
         raise RefusedError("consumer_groups", problem, "Reset the groups by hand: no record of one is in the other")
     for side in (sides.old, sides.new):
-        refuse_unmovable(thaw(side.frozen["config"]))
+        refuse_unmovable(side.declared)
     broker = Broker(settings)
     return [consumer_groups.held(settings, broker, sides, group) for group in dict.fromkeys(groups)]
 

@@ -15,7 +15,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError, WorldMovedError
 from rewind.core.model import Generation
 from rewind.core.offsets import Ranges, all_told, reached, total
-from rewind.core.pipeline import KAFKA, thaw
+from rewind.core.pipeline import KAFKA
 from rewind.core.planning.consumer_groups import Sides
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
@@ -165,7 +165,7 @@ def possibly_repeated(settings: Settings, live: Generation) -> Ranges:
     with reading(settings.registry_url) as connection:
         lease = leases.read(connection, live.job_id)
     lives = lease is not None and lease.holder is not None and leases.alive(lease.holder)
-    pipeline, place = thaw(live.frozen["config"]), supervise.checkpoint_folder(settings, live.job_id)
+    pipeline, place = live.declared, supervise.checkpoint_folder(settings, live.job_id)
     if lives or pipeline.output_format != KAFKA or not place.exists():
         return {}
     again = checkpoint.uncommitted(session(f"cut over {live.job_id}", pipeline.session_time_zone), str(place))

@@ -15,7 +15,7 @@ from rewind.core import coordinates, lifecycle
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, WorldMovedError
 from rewind.core.model import Generation
-from rewind.core.pipeline import DELTA, thaw
+from rewind.core.pipeline import DELTA
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, rewinds, verdicts
@@ -62,7 +62,7 @@ def _merge(settings: Settings, rewind_id: str) -> dict[str, Any]:
 def _send(settings: Settings, plan: Plan, live: Generation, repair: Generation) -> int:
     spark = session(f"merge {repair.job_id}", plan.config["session_time_zone"])
     with Guard(settings, repair.job_id, "merge") as guard:
-        if thaw(live.frozen["config"]).output_format == DELTA:
+        if live.declared.output_format == DELTA:
             guard.check()
             return _copy(spark, settings, repair, live)
         output = Broker(settings).topic(live.output_topic)
@@ -95,7 +95,7 @@ def _staged(spark: SparkSession, settings: Settings, repair: Generation, live: G
     """Return the rows of the staging topics, addressed to live's, in the order of their sources."""
     targets = ((repair.output_topic, live.output_topic), (repair.dead_letter_topic, live.dead_letter_topic))
     frames = [_topic(spark, settings, staged).withColumn("topic", F.lit(target)) for staged, target in targets]
-    if thaw(live.frozen["config"]).stateful:
+    if live.declared.stateful:
         # Versions of keys, of which a repeat is the same in all.
         return frames[0].unionByName(frames[1])
     source = F.filter("headers", lambda header: header["key"] == coordinates.SOURCE)[0]["value"].cast("string")

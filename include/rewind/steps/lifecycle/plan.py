@@ -16,10 +16,10 @@ from rewind.adapters.mirror_reader import Mirror
 from rewind.adapters.session import session
 from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.planning import plan as plans
 from rewind.core.planning import planner
-from rewind.core.planning.plan import RELEASE, Plan, Request
+from rewind.core.planning.plan import Plan, Request
 from rewind.core.planning.planner import Code, World
 from rewind.core.settings import Settings
 from rewind.declared import forms, pipelines
@@ -60,7 +60,7 @@ def _plan(settings: Settings, rewind_id: str, pipeline: str, parameters: dict[st
     made = _made(settings, forms.parse(pipeline, parameters), parameters.get("apply_plan") or "")
     dry_run = parameters.get("dry_run", True)
     # A dry run costs no pass over the history, and a release reads none of it.
-    proven = [] if dry_run or made.kind == RELEASE else _proven(settings, made, rewind_id)
+    proven = [] if dry_run or not made.shape.reads_history else _proven(settings, made, rewind_id)
     with side_effect("rewind.open"), writing(settings.registry_url) as connection:
         plannings.refuse_aborted(connection, rewind_id)
         outputs = (made.output_topic, made.dead_letter_topic)
@@ -76,11 +76,11 @@ def _check_rights(settings: Settings, broker: Broker, made: Plan) -> None:
     with reading(settings.registry_url) as connection:
         live = generations.read(connection, made.live_job_id)
     outputs = (made.output_topic, made.dead_letter_topic)
-    rights.before_making(broker, thaw(made.config), made.job_id, outputs, live)
+    rights.before_making(broker, made.declared, made.job_id, outputs, live)
 
 
 def _proven(settings: Settings, made: Plan, rewind_id: str) -> list[str]:
-    spark = session(f"plan {made.request.pipeline}", thaw(made.config).session_time_zone)
+    spark = session(f"plan {made.request.pipeline}", made.declared.session_time_zone)
     return proving.before_reading(spark, settings, made, rewind_id)
 
 
@@ -120,7 +120,7 @@ def _code(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Code:
     seen = allocate.examined(spark, pipeline)
     cut_trial.check(spark, settings, pipeline)
     if live is not None:
-        both = [parsing.declared(schema) for schema in (live[0].frozen["output_schema"], seen.schema)]
+        both = [parsing.declared(schema) for schema in (live[0].output_schema, seen.schema)]
         row_rules.check(spark, pipeline, both[0], both[1])
     return Code(candidate.hash, candidate.files, files, seen.schema, seen.delay, seen.state)
 

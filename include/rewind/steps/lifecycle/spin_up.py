@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from rewind.core import lifecycle
 from rewind.core.errors import WorldMovedError
 from rewind.core.model import Generation, Topic
-from rewind.core.pipeline import KAFKA, thaw
-from rewind.core.planning.plan import REPAIR, Plan
+from rewind.core.pipeline import KAFKA
+from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.registry import generations, rewinds
 from rewind.registry.database import reading
@@ -39,14 +38,14 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
     if source.id != plan.topic_id:
         raise WorldMovedError("source.topic", f"{plan.topic} was recreated since the plan", "Make a new plan")
     code = bundle.verified(settings.data / "bundles" / plan.bundle, plan.bundle)
-    pipeline = thaw(plan.config)
+    pipeline = plan.declared
     # A live job that writes to a table has no topic whose limits the candidate's could take.
-    on_topic = thaw(live.frozen["config"]).output_format == KAFKA
+    on_topic = live.declared.output_format == KAFKA
     like = _topic(settings, plan, live.output_topic) if on_topic else source
     made = Generation(
         job_id=plan.job_id,
         pipeline=pipeline.name,
-        state=lifecycle.STAGING if plan.kind == REPAIR else lifecycle.CANDIDATE,
+        state=plan.shape.made_as,
         topic_id=plan.topic_id,
         bundle=plan.bundle,
         frozen=allocate.frozen_configuration(
@@ -65,7 +64,7 @@ def _spin_up(settings: Settings, rewind_id: str) -> dict[str, Any]:
 
 def _epoch(plan: Plan) -> int:
     # The rows of a repair go to live's output, as newer versions of its own.
-    return plan.epoch if plan.kind == REPAIR else plan.epoch + 1
+    return plan.epoch + 1 if plan.shape.takes_over else plan.epoch
 
 
 def _topic(settings: Settings, plan: Plan, name: str) -> Topic:

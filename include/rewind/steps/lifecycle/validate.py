@@ -17,8 +17,8 @@ from rewind.core.crash import side_effect
 from rewind.core.horizon import Frontier, horizon
 from rewind.core.model import Generation
 from rewind.core.offsets import Ranges, ends, starts, total
-from rewind.core.pipeline import VOLATILE, Pipeline, thaw
-from rewind.core.planning.plan import REPAIR, Plan
+from rewind.core.pipeline import VOLATILE, Pipeline
+from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.declared import expectations
 from rewind.registry import check_results, generations, observation, progress, rewinds, verdicts
@@ -72,7 +72,7 @@ class _Check:
     @property
     def pipeline(self) -> Pipeline:
         """The candidate's frozen configuration."""
-        return thaw(self.candidate.frozen["config"])
+        return self.candidate.declared
 
     @property
     def identity(self) -> str:
@@ -154,7 +154,7 @@ def _compare(spark: SparkSession, check: _Check, judged: _Judged) -> None:
 
 def _before(check: _Check) -> Checked | None:
     """Return the last check of the same outputs; those of a repair are small, and read whole."""
-    if check.plan.kind == REPAIR:
+    if check.plan.shape.repairs:
         return None
     with reading(check.settings.registry_url) as connection:
         return check_results.last(connection, check.rewind_id, check.identity)
@@ -222,7 +222,7 @@ def horizon_of(spark: SparkSession, settings: Settings, plan: Plan, live: Genera
         live_position = progress.position(connection, live.job_id, live.handoff)
         position = progress.position(connection, candidate.job_id, candidate.handoff)
     whole = outputs.first_whole(spark, settings, live)
-    if plan.kind == REPAIR:
+    if plan.shape.bounded:
         position = dict(plan.end)
     return horizon(candidate.start, live.start, whole, position, live_position)
 

@@ -19,7 +19,6 @@ from rewind.core.errors import IntegrityError, RefusedError, RetryError, RewindE
 from rewind.core.mirror_proof import BEFORE, WHOLE, Hole, Proof
 from rewind.core.model import MirrorState, Topic
 from rewind.core.offsets import OffsetRange, Ranges, between, ends, merged, starts, within
-from rewind.core.pipeline import thaw
 from rewind.core.planning.plan import Plan
 from rewind.core.settings import Settings
 from rewind.declared import pipelines
@@ -86,7 +85,7 @@ def before_reading(spark: SparkSession, settings: Settings, plan: Plan, rewind_i
     topic = Broker(settings).topic(plan.topic)
     if topic is None or topic.id != plan.topic_id:
         raise RefusedError("source.topic", f"{plan.topic} was deleted or recreated", "Make a new plan")
-    source = Source(topic, thaw(plan.config).transactional, from_kafka(spark, settings, topic))
+    source = Source(topic, plan.declared.transactional, from_kafka(spark, settings, topic))
     proof = prove(spark, settings, source, between(plan.start, plan.end), rewind_id, again=False)
     mirror_proof.refuse(proof, plan.accepted_gaps)
     return mirror_proof.summary(proof)

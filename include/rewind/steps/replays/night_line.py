@@ -20,7 +20,6 @@ from rewind.core.horizon import Frontier
 from rewind.core.model import Generation
 from rewind.core.nights import Night
 from rewind.core.offsets import Ranges, reached, starts, total
-from rewind.core.pipeline import thaw
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, nightly_replays, progress
 from rewind.registry.database import reading, writing
@@ -113,6 +112,6 @@ class Line:
 
 
 def _continues(live: Generation) -> bool:
-    pipeline = thaw(live.frozen["config"])
-    bound = any(operator.startswith(_BOUND_TO_ITS_PLACE) for operator in live.frozen.get("state", ()))
+    pipeline = live.declared
+    bound = any(operator.startswith(_BOUND_TO_ITS_PLACE) for operator in live.kept_state)
     return pipeline.stateful and pipeline.horizon_milliseconds is None and not bound

@@ -28,7 +28,7 @@ from rewind.core.horizon import Frontier, horizon
 from rewind.core.model import Generation, MirrorState
 from rewind.core.nights import Night, Sample
 from rewind.core.offsets import Ranges, Vector, all_told, ends, lower, starts, total
-from rewind.core.pipeline import Pipeline, thaw
+from rewind.core.pipeline import Pipeline
 from rewind.core.settings import Settings
 from rewind.registry import generations, nightly_replays, progress
 from rewind.registry.database import reading, writing
@@ -97,7 +97,7 @@ def run(settings: Settings, given: Mapping[str, str]) -> None:
     asked, job_id = _asked(given), given["job_id"]
     with reading(settings.registry_url) as connection:
         live = generations.read(connection, job_id)
-    pipeline = thaw(live.frozen["config"])
+    pipeline = live.declared
     load_logic(pipeline)
     bundle.check_origin(sys.modules, supervise.frozen_bundle(settings, job_id, live.bundle).folder)
     replayed(session_of(live, pipeline), settings, live, asked)
@@ -117,7 +117,7 @@ def _asked(given: Mapping[str, str]) -> Asked:
 
 def replayed(spark: SparkSession, settings: Settings, live: Generation, asked: Asked) -> Replayed:
     """Replay a night in a session that has the live job's code, and return what was recorded; see `run`."""
-    pipeline = thaw(live.frozen["config"])
+    pipeline = live.declared
     topic = checked_topic(settings, pipeline, live)
     rules.check_sample(asked.sample, pipeline, topic.latest)
     state = read_state(settings, topic, pipeline.transactional)

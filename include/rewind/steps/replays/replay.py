@@ -16,7 +16,7 @@ from rewind.core.crash import side_effect
 from rewind.core.model import Generation, LifecycleReader, MirrorState
 from rewind.core.nights import Sample
 from rewind.core.offsets import OffsetRange, Ranges, between, ends, starts
-from rewind.core.pipeline import DELTA, Pipeline, thaw
+from rewind.core.pipeline import DELTA, Pipeline
 from rewind.core.planning import chunks, warm_up
 from rewind.core.settings import Settings
 from rewind.registry import chunk_log, nightly_replays, progress
@@ -54,9 +54,9 @@ def prepared(
     Raises:
         RefusedError: Results of its range need records that the mirror does not hold.
     """
-    own = thaw(live.frozen["config"])
+    own = live.declared
     pipeline = replace(own, output_format=DELTA, expected=(), row_rules=(), expectations={}, shared=False)
-    start, trusted_from = starts(ranges), live.frozen.get("trusted_from")
+    start, trusted_from = starts(ranges), live.trusted_from
     if pipeline.stateful:
         seen = allocate.examined(spark, pipeline)
         earliest = {p: max(offset, live.start.get(p, 0)) for p, offset in state.start().items()}
@@ -110,7 +110,7 @@ def run(
     Raises:
         IntegrityError: The mirror lacks records of it, or holds different ones for one offset.
     """
-    pipeline = thaw(replay.frozen["config"])
+    pipeline = replay.declared
     if pipeline.stateful:
         with reading(settings.registry_url) as connection:
             begun = progress.position(connection, replay.job_id, replay.start)
@@ -130,7 +130,7 @@ def only(
     """
     if sample.whole:
         return None
-    pipeline = thaw(replay.frozen["config"])
+    pipeline = replay.declared
     rows = table.read(spark, table.table_path(settings, pipeline.source_topic), version)
     taken = rows.where(table.in_ranges(ranges, replay.topic_id)).where(_sampled(sample))
     places = taken.select(F.col("partition").alias("p"), F.col("offset").alias("o")).distinct()

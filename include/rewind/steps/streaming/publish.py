@@ -26,7 +26,7 @@ from rewind.core.crash import side_effect
 from rewind.core.errors import RefusedError, RetryError
 from rewind.core.model import Generation
 from rewind.core.offsets import Vector
-from rewind.core.pipeline import DELTA, TOMBSTONE, Pipeline, thaw
+from rewind.core.pipeline import DELTA, TOMBSTONE, Pipeline
 from rewind.core.settings import Settings
 from rewind.registry import manifest, publications, shared_outputs
 from rewind.registry.database import reading, writing
@@ -130,7 +130,7 @@ class Publisher:
             # Where the job's own output lost records, what it lacks tells nothing.
             return held.limit(0)
         job = self._generation
-        begin = Begin(job.topic_id, job.start, job.frozen.get("trusted_from"))
+        begin = Begin(job.topic_id, job.start, job.trusted_from)
         return merging.tombstones(held, made.keys.distinct(), begin, _starts(self._pipeline), version)
 
 
@@ -150,13 +150,13 @@ def _target(spark: SparkSession, settings: Settings, generation: Generation) -> 
         problem = f"{what} of {generation.pipeline} is gone, or another stands under its name"
         raise RefusedError("output.shared", problem, "Restore it, or declare another pipeline and deploy that")
     if found.kind == manifest.TABLE:
-        schema = parsing.declared(generation.frozen["output_schema"])
+        schema = parsing.declared(generation.output_schema)
         return SharedTable(spark, str(tables.path(settings, found.name)), schema)
     return SharedTopic(spark, settings, found.name)
 
 
 def _watches(settings: Settings, generation: Generation) -> list[Watch]:
-    if thaw(generation.frozen["config"]).output_format != DELTA:
+    if generation.declared.output_format != DELTA:
         return []
     with reading(settings.registry_url) as connection:
         found = shared_outputs.find(connection, generation.pipeline)

@@ -13,7 +13,7 @@ from rewind.adapters.session import session_of
 from rewind.core.errors import IntegrityError, RefusedError
 from rewind.core.model import Generation, Topic
 from rewind.core.offsets import Vector, all_told, between, ends, starts, total
-from rewind.core.pipeline import KAFKA, Pipeline, thaw
+from rewind.core.pipeline import KAFKA, Pipeline
 from rewind.core.planning.planner import RECREATED_CURE, recreated
 from rewind.core.settings import Settings
 from rewind.registry import generations, progress
@@ -40,7 +40,7 @@ def run(settings: Settings, job_id: str) -> None:
     """
     with reading(settings.registry_url) as connection:
         generation = generations.read(connection, job_id)
-    pipeline = thaw(generation.frozen["config"])
+    pipeline = generation.declared
     load_logic(pipeline)
     frozen = supervise.frozen_bundle(settings, job_id, generation.bundle)
     bundle.check_origin(sys.modules, frozen.folder)
