@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from importlib import resources
+from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import BigInteger, DateTime, Float, Integer, String, delete, insert, inspect, select, text
 
@@ -14,6 +18,7 @@ from rewind.core.model import Batch
 from rewind.registry import database, generations, progress, schema
 from rewind.registry.database import now, writing
 from rewind.views import change_count
+from tests.support import postgres
 from tests.support.registry import G1, create
 
 LATER = {"changes", "consumer_moves", "deaths", "shared_outputs", "publications", "mirror_proofs", "nights"}
@@ -70,6 +75,86 @@ def test_from_the_first_release_with_what_it_has_recorded(own_url):
     with writing(own_url) as connection:
         progress.record(connection, G1, 1, Batch(5, {0: 9}, {0: 12}, 3, now(), 1, 2))
     assert change_count.number(own_url) > before
+
+
+def migrated(url, revision):
+    """Bring a registry to a revision, as an older release did."""
+    config = Config()
+    config.set_main_option("script_location", str(resources.files("rewind.registry") / "migrations"))
+    with database.engine(url).connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.commit()
+
+
+def structure(url):
+    """Return tables, columns, keys, indexes and triggers as the database itself has them."""
+    with database.engine(url).connect() as connection:
+        looked = inspect(connection)
+        found = {}
+        for table in looked.get_table_names():
+            indexes = looked.get_indexes(table)
+            found[table] = {
+                "columns": {(c["name"], str(c["type"]), c["nullable"]) for c in looked.get_columns(table)},
+                "key": looked.get_pk_constraint(table)["constrained_columns"],
+                "unique": sorted(u["column_names"] for u in looked.get_unique_constraints(table)),
+                "foreign": sorted(
+                    (f["constrained_columns"], f["referred_table"]) for f in looked.get_foreign_keys(table)
+                ),
+                "indexes": sorted((i["name"], i["column_names"], i["unique"], only(i)) for i in indexes),
+            }
+        of = "pg_trigger WHERE NOT tgisinternal" if connection.dialect.name == "postgresql" else None
+        query = f"SELECT tgname FROM {of}" if of else "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        return {**found, "triggers": sorted(connection.execute(text(query)).scalars())}
+
+
+def only(index):
+    """Return the condition of a partial index."""
+    return [str(value) for name, value in index["dialect_options"].items() if name.endswith("_where")]
+
+
+@pytest.fixture
+def another_bare_url(bare_url, tmp_path, request):
+    """A second database of the same kind, without any table."""
+    if bare_url.startswith("sqlite"):
+        yield f"sqlite:///{tmp_path}/another/registry.db"
+        return
+    made = postgres.another(request.getfixturevalue("postgres_server"), "another_bare")
+    yield made
+    postgres.drop(made)
+
+
+def test_the_first_migration_makes_what_the_first_release_had_whatever_is_declared_today(bare_url):
+    database_folder(bare_url)
+    migrated(bare_url, "0001")
+    with writing(bare_url) as connection:
+        tables = set(inspect(connection).get_table_names())
+        columns = {column["name"] for column in inspect(connection).get_columns("progress")}
+        assert connection.execute(select(schema.protocol.c.number)).scalars().all() == [1]
+    assert tables == {*schema.metadata.tables, "alembic_version"} - LATER
+    assert columns == {column.name for column in schema.progress.c} - {"late_watermark", "closing_watermark"}
+
+
+def test_a_fresh_registry_and_an_upgraded_one_are_the_same_table_by_table(bare_url, another_bare_url):
+    """Until lately the first migration made whatever its own release declared: such a one must end alike too."""
+    database_folder(bare_url)
+    with database.engine(bare_url).begin() as connection:
+        schema.metadata.create_all(connection)
+        connection.execute(insert(schema.protocol).values(number=1))
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
+    database.upgrade(bare_url)
+    database.upgrade(another_bare_url)
+    made, fresh = structure(bare_url), structure(another_bare_url)
+    made.pop("alembic_version")
+    fresh.pop("alembic_version")
+    assert made == fresh
+
+
+def database_folder(url):
+    """Make the folder of a registry's file, as `database.upgrade` does."""
+    if url.startswith("sqlite"):
+        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
 
 
 def test_a_registry_of_a_newer_release_is_left_alone(own_url):
