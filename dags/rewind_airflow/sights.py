@@ -98,7 +98,7 @@ def _source(connection: Connection, owner: str) -> tuple[str, str]:
     generation = generations.find(connection, owner)
     if generation is None:
         return owner.removeprefix(names.mirror_owner("")), "read_committed"
-    return generation.source_topic, generation.declared.isolation
+    return generation.source_topic, generation.isolation
 
 
 def _described(settings: Settings, topic: str, isolation: str) -> Topic:

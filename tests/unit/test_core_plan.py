@@ -8,6 +8,7 @@ import pytest
 
 from rewind.core.offsets import OffsetRange
 from rewind.core.planning import plan as plans
+from rewind.core.planning import stages
 from rewind.core.planning.differences import Difference
 from rewind.core.planning.plan import Plan, Request, explain, sealed
 from tests.support.fakes import PIPELINE
@@ -15,7 +16,7 @@ from tests.support.fakes import PIPELINE
 REQUEST = Request("visits_converter", "P9D", overrides={"max_offsets": 5}, reason="a bug", accept_gaps="{}")
 MADE = sealed(
     Plan(
-        kind=plans.REWIND,
+        kind=stages.REWIND,
         request=REQUEST,
         job_id="visits_converter-g2",
         live_job_id="visits_converter-g1",
@@ -104,10 +105,17 @@ def test_a_dry_run_tells_the_whole_plan():
         "  differs  x.py: d -> absent",
         "  gap      partition 0 [30, 32) accepted",
         "  gap      partition 0 [40, 48) accepted",
+        "  tasks    plan, go_on, spin_up, backfill, start_candidate, catch_up, validate, approve, cut_over, announce, "
+        "observe, ended",
+        "  waits    catch_up until the candidate is at most 5,000 records behind",
+        "  waits    approve until a person answers",
+        "  waits    observe until 900 s have passed since the switch",
+        "  if       a task before the switch fails: abort",
+        "  skipped  roll_back, merge",
         "  warning  partition 10 was added",
         f"Apply it with apply_plan={MADE.id} and dry_run off.",
     ]
 
 
 def test_the_end_of_a_repair_does_not_move_on():
-    assert explain(replace(MADE, kind=plans.REPAIR))[2] == '  to       {"visits":{"0":1510,"10":500}}'
+    assert explain(replace(MADE, kind=stages.REPAIR))[2] == '  to       {"visits":{"0":1510,"10":500}}'

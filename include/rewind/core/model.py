@@ -135,6 +135,11 @@ class Generation:
         return str(self.frozen["config"]["source_topic"])
 
     @property
+    def isolation(self) -> str:
+        """Kafka isolation level by which it reads."""
+        return str(self.frozen["config"].get("isolation", "read_committed"))
+
+    @property
     def output_schema(self) -> str:
         """Spark DDL of what its logic gives."""
         return str(self.frozen.get("output_schema", ""))
