@@ -18,4 +18,4 @@ if problems := declared.broken():
 notify.chosen(os.environ)
 
 with DAG(dag_id="check_pipelines", description="List the declared pipelines", doc_md=__doc__, schedule=None):
-    task(declared.names, task_id="names")()
+    task(task_id="names")(declared.names)()

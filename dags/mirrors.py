@@ -22,7 +22,7 @@ def mirror_dag(topic: str) -> DAG:
         schedule=None,
         tags=["mirror"],
     ) as dag:
-        wish = task(supervision.wish_mirror, task_id="wish", **run.RETRIES)(topic)
+        wish = task(task_id="wish", **run.RETRIES)(supervision.wish_mirror)(topic)
         wish >> Supervise(task_id="supervise", owner=names.mirror_owner(topic))
     return dag
 

@@ -54,7 +54,7 @@ def watch_dag() -> DAG:
         max_active_runs=1,
         tags=["stream"],
     ) as dag:
-        missing = task(supervision.unsupervised, task_id="find")()
+        missing = task(task_id="find")(supervision.unsupervised)()
         TriggerDagRunOperator.partial(
             task_id="start", logical_date=None, skip_when_already_exists=True, openlineage_inject_parent_info=False
         ).expand_kwargs(missing)

@@ -41,6 +41,11 @@ class Target(NamedTuple):
 class TrackedHook(SparkSubmitHook):
     """A hook that knows how each driver it submits will be followed to its end."""
 
+    # Airflow's own fields, of which its class says no types.
+    _driver_id: str | None
+    _driver_status: str | None
+    _env_vars: dict[str, Any] | None
+
     def __init__(self, conn_id: str, **options: Any) -> None:
         """Resolve the connection.
 
@@ -111,8 +116,8 @@ class TrackedHook(SparkSubmitHook):
         if not self.tracked:
             return None
         self._driver_id, self._driver_status = driver, None
-        self._poll_once()
-        found, self._driver_id, self._driver_status = self._driver_status, None, None
+        found = self._polled()
+        self._driver_id, self._driver_status = None, None
         return found
 
     def attach(self, driver: str) -> None:
@@ -201,20 +206,22 @@ class TrackedHook(SparkSubmitHook):
         self._driver_status = None
         deadline = time.monotonic() + CONFIRM_SECONDS
         while time.monotonic() < deadline:
-            self._poll_once()
-            if self._driver_status in ENDED:
-                self.log.info("driver %s ended %s", self._driver_id, self._driver_status)
+            state = self._polled()
+            if state in ENDED:
+                self.log.info("driver %s ended %s", self._driver_id, state)
                 return
             time.sleep(0.2)
         self.log.error("orphan driver %s: its kill could not be confirmed; end it by hand", self._driver_id)
 
-    def _poll_once(self) -> None:
+    def _polled(self) -> str | None:
+        """Ask the cluster once for the state of the driver, and return what is known of it."""
         command = self._build_track_driver_status_command()
         try:
             asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return
+            return self._driver_status
         self._process_spark_status_log(iter(asked.stdout.splitlines()))
+        return self._driver_status
 
 
 def _tree(pid: int) -> list[psutil.Process]:

@@ -57,7 +57,7 @@ def _engine(url: str, _process: int) -> Engine:
         event.listen(made, "connect", partial(_prepare_sqlite, file))
         event.listen(made, "checkout", partial(_refuse_replaced, file))
         event.listen(made, "begin", _begin_on_sqlite)
-        event.listen(made, "checkin", _writes_again)
+        event.listen(made, "checkin", _writes_again)  # codespell:ignore checkin
     if made.dialect.name == "postgresql":
         event.listen(made, "begin", _begin_on_postgresql)
     return made
