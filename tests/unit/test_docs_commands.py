@@ -26,6 +26,7 @@ RUNBOOKS = sorted((PROJECT / "docs").glob("*.md"))
 TEXTS = [PROJECT / "README.md", *RUNBOOKS]
 PARTS = ("**You see**", "**Why", "**Do", "**It worked when**")
 NO_RUNBOOK = {"README.md", "limits.md", "logic.md", "metrics.md", "performance.md", "values.md"}
+NO_RUNBOOK |= {"deploy-for-a-team.md", "operate.md", "pipeline-yaml.md", "recover.md", "verdict.md"}
 FOR_GOOD = {"stack", "demo", "serve-pointer"}
 """Commands that start processes or serve until they are ended."""
 STANDS_FOR = {

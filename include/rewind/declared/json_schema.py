@@ -45,7 +45,7 @@ def _refused(error: ValidationError, where: str) -> RefusedError:
         unknown = next(str(name) for name in cast("Mapping[str, Any]", error.instance) if name not in known)
         return RefusedError(where, error.message, meant(unknown, known))
     problem = f"{error.instance!r} is no such text" if error.validator == "pattern" else error.message
-    cure = f"Give {violated['expects']}" if "expects" in violated else "Mend it: README.md lists the fields"
+    cure = f"Give {violated['expects']}" if "expects" in violated else "docs/pipeline-yaml.md lists the fields"
     return RefusedError(where, problem, cure)
 
 

@@ -204,7 +204,7 @@ def _stateful(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     missing = [name for name in _OF_STATEFUL if not declared[name]]
     if missing:
-        raise RefusedError(f"pipeline.yaml.{missing[0]}", "is required of a stateful pipeline", "README.md explains it")
+        raise RefusedError(f"pipeline.yaml.{missing[0]}", "is required of a stateful pipeline", "docs/pipeline-yaml.md explains it")
     if body.get("several_rows"):
         problem = "numbers the rows of one record, and a stateful pipeline's rows are told by their key"
         raise RefusedError("pipeline.yaml.several_rows", problem, "Leave it out")
