@@ -37,7 +37,7 @@ def nightly_dag(pipeline: Pipeline) -> DAG:
             {**NIGHTLY["share"], "default": pipeline.nightly_share},
             WHAT,
             "Share of the keys",
-            "Share of the keys to replay: of each key all records or none. A pipeline with state is replayed whole.",
+            "Share of the keys to replay: of each key all records or none. One with state is replayed completely.",
         ),
     }
     with DAG(

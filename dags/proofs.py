@@ -27,7 +27,7 @@ with DAG(
     catchup=False,
     # Here queueing is right: the second has little left to read.
     max_active_runs=1,
-    params={"topic": form.param(PROVE["topic"], "What to prove", "Topic", "A source topic; leave it out for all.")},
+    params={"topic": form.param(PROVE["topic"], "What to verify", "Topic", "A source topic; leave it out for all.")},
     default_args=run.RETRIES | notify.TASKS,
     tags=["mirror"],
 ):

@@ -10,7 +10,7 @@ the history ends, is compared with the live job, and becomes live. Until the poi
    an estimate, and the plan's id.
 3. Trigger it again with **Dry run** off; give the id as **Apply plan** to do exactly what was shown.
 4. When `approve` waits, read the verdict in its form and answer. A *fail* needs a reason; an *error* cannot be
-   approved: mend the cause and clear `validate`.
+   approved: fix the cause and clear `validate`.
 5. After `cut_over` the old job runs on as standby until the grace period ends. `python -m rewind status` shows all.
 
 With **To** the run is a repair: only that range is reprocessed and, once approved, merged into live's output.
@@ -25,7 +25,7 @@ With **To** the run is a repair: only that range is reprocessed and, once approv
 | a step or the abort names an *orphan driver* | end it in the cluster, then clear the task: nothing starts beside it |
 | `cut_over` is red after the pointer moved | clear it: from there it only goes forward |
 | `observe` tells differences | look at the sample in its log; when asked for, the old job is live again by itself |
-| the new job is not well | trigger `rollback_<pipeline>`: the old job stands by until its grace ends |
+| the new job is not well | trigger `rollback_<pipeline>`: the old job is standby until its grace ends |
 | the backfill disturbs others | pause or throttle it by command |
 
 Any task can be cleared at any time: each step reads the registry and converges to the same state.

@@ -22,7 +22,7 @@ from rewind_airflow.submits import RollbackSubmit
 def rollback_dag(pipeline: str) -> DAG:
     with DAG(
         dag_id=f"rollback_{pipeline}",
-        description=f"Make the job of {pipeline} that stands by live again",
+        description=f"Make the standby of {pipeline} live again",
         doc_md=__doc__,
         schedule=None,
         params=form.rollback_params(),

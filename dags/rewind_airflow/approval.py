@@ -116,7 +116,7 @@ class Approve(ApprovalOperator):
             evidence_of.answered(run.settings(), rewind_id)
         except (OSError, RetryError) as problem:
             # The answer counts as it is recorded; a folder that this worker does not see must not fail it.
-            self.log.warning("the evidence page does not tell the answer: %s", problem)
+            self.log.warning("the evidence page does not show the answer: %s", problem)
 
 
 def _refuse_asker(rewind_id: str, who: str) -> None:
@@ -174,7 +174,7 @@ def _what(plan: Plan) -> str:
 
 def _consequence(verdict: Verdict) -> str:
     if verdict.verdict == lifecycle.ERROR:
-        return "An error cannot be approved: clear `validate` after mending the cause, or reject."
+        return "An error cannot be approved: clear `validate` after fixing the cause, or reject."
     if verdicts.needs_reason(verdict):
         return "Approving needs a reason. Rejecting aborts the rewind; live is untouched."
     return "Rejecting aborts the rewind; live is untouched."

@@ -72,7 +72,7 @@ WORDS: dict[str, tuple[str, str, str]] = {
         GATES,
         "On differences meanwhile",
         (
-            "Both jobs are compared while the switch is observed. tell: differences that the verdict lacked are told. "
+            "Both jobs are compared while the switch is observed. tell: new classes of differences are reported. "
             "roll_back: the old job is made live again by itself."
         ),
     ),
@@ -95,13 +95,13 @@ WORDS: dict[str, tuple[str, str, str]] = {
     "apply_plan": (
         RUN,
         "Apply plan",
-        "Id of a plan that a dry run printed: exactly that is done, or refused if the world moved.",
+        "Id of a plan that a dry run printed: exactly that is done, or refused as stale.",
     ),
 }
 """Section, title and description of each parameter, in the order of the form."""
 
 ROLLBACK_WORDS: dict[str, tuple[str, str, str]] = {
-    "to": ("What to go back to", "Job", "The job that stands by. Leave empty for the newest."),
+    "to": ("What to go back to", "Job", "The standby to go back to. Leave empty for the newest."),
     "reason": ("What to go back to", "Reason", "Why, for those who read the history."),
     "grace": (RUN, "Keep the job that is left for", "How long the way forward stays open: PT1H, P1D."),
     "move_consumers": (
@@ -110,7 +110,7 @@ ROLLBACK_WORDS: dict[str, tuple[str, str, str]] = {
         "The groups that the switch moved go back with the pointer, besides those named below.",
     ),
     **MOVES,
-    "dry_run": (RUN, "Dry run", "Only tell what would be done. Switch it off to act."),
+    "dry_run": (RUN, "Dry run", "A dry run shows what would be done. Switch it off to apply."),
 }
 """Section, title and description of each parameter of a rollback, in the order of the form."""
 
@@ -118,7 +118,7 @@ CONSUMERS_WORDS: dict[str, tuple[str, str, str]] = {
     **MOVES,
     "from_job": (READERS, "From job", "Whose output they have read. Leave empty for the standby, or for live."),
     "to_job": (READERS, "To job", "Whose output they go on in. Leave empty for live; another one only as a dry run."),
-    "dry_run": (RUN, "Dry run", "Only tell where each would go on. Switch it off to act."),
+    "dry_run": (RUN, "Dry run", "A dry run shows where each would resume. Switch it off to apply."),
 }
 """Section, title and description of each parameter of a move of consumers, in the order of the form."""
 

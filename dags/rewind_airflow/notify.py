@@ -48,7 +48,7 @@ def chosen(environment: Mapping[str, str]) -> BaseNotifier | None:
         kind = getattr(importlib.import_module(module), name)
         made = kind(**json.loads(environment.get(ARGUMENTS) or "{}"))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise RefusedError(NOTIFIER, f"{path!r} cannot be made ({error})", f"Mend it, or {ARGUMENTS}") from None
+        raise RefusedError(NOTIFIER, f"{path!r} cannot be made ({error})", f"Fix it, or {ARGUMENTS}") from None
     if not isinstance(made, BaseNotifier):
         raise RefusedError(NOTIFIER, f"{path!r} is no notifier", "Name a class of airflow.sdk.BaseNotifier")
     return made

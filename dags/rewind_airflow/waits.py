@@ -253,7 +253,7 @@ def _pending(connection: Connection, rewind_id: str, plan: Plan) -> str:
 def _illness(connection: Connection, job_id: str) -> str:
     stream, lease = streams.read(connection, job_id), leases.read(connection, job_id)
     if stream is not None and stream.quarantined_at is not None:
-        return f"{job_id} is quarantined ({stream.cause}): mend it or roll back"
+        return f"{job_id} is quarantined ({stream.cause}): fix it or roll back"
     if lease is None or lease.holder is None or not leases.alive(lease.holder):
         return f"{job_id} has no living driver: waiting until it is back"
     return ""

@@ -1,4 +1,4 @@
-"""The demo's own copy of the pipeline: first with a bug, later mended."""
+"""The demo's own copy of the pipeline: first with a bug, later fixed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULE = (
     "and cast(regexp_extract(candidate.event_identifier, '[0-9]+$', 0) as bigint) % 100 "
     f"< {TOUCHED_PERCENT}"
 )
-"""How the mended output may differ: it says of which records, too, so that another change would show."""
+"""How the fixed output may differ: it says of which records, too, so that another change would show."""
 
 
 def copy_with_bug(source: Path, target: Path, name: str, topic: str, output: str) -> None:

@@ -78,7 +78,7 @@ WRONG = {
     "password": (
         "SCRAM",
         {"sasl_plain_password": "no"},
-        "refuses the login by SCRAM-SHA-512.*Mend sasl_plain_username",
+        "refuses the login by SCRAM-SHA-512.*Fix sasl_plain_username",
     ),
     "user": ("SCRAM", {"sasl_plain_username": "no"}, "refuses the login by SCRAM-SHA-512"),
     "plain password": (
@@ -107,7 +107,7 @@ WRONG = {
     "secret": (
         "OAUTH",
         {"sasl_oauth_client_secret": "no"},
-        "endpoint of tokens .* answers 401. Mend sasl_oauth_client_id",
+        "endpoint of tokens .* answers 401. Fix sasl_oauth_client_id",
     ),
 }
 
@@ -129,7 +129,7 @@ def test_a_wrong_name_or_port_is_named_too(reach, closed, make_settings, monkeyp
         RefusedError, match=r"^REWIND_KAFKA_BOOTSTRAP: the certificate of the broker at localhost:\d+ is"
     ):
         real.Broker(reach("SCRAM", other_name)).topic(TOPIC)
-    with pytest.raises(RefusedError, match=r"speaks no TLS\. Mend security_protocol, or the port"):
+    with pytest.raises(RefusedError, match=r"speaks no TLS\. Fix security_protocol, or the port"):
         real.Broker(reach("SCRAM", closed.inner)).topic(TOPIC)
     with pytest.raises(RefusedError, match=r"speaks TLS\. Set security_protocol to SSL or SASL_SSL, not PLAINTEXT"):
         real.Broker(make_settings(closed.addresses["SCRAM"])).topic(TOPIC)

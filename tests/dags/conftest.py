@@ -153,7 +153,7 @@ if "--status" in sys.argv:
     sys.exit(print('"submissionId" : "driver-1-1",', '"driverState" : "%s",' % state, sep="\\n"))
 open(os.environ["STUB_LOG"], "a").write(repr(sys.argv[1:]) + "\\n")
 open(os.environ["STUB_LOG"] + ".environment", "w").write(repr(dict(os.environ)))
-print("driver-20250904070000-0001" if state else "the field: is bad. Mend it")
+print("driver-20250904070000-0001" if state else "the field: is bad. Fix it")
 sum(range(2_000_000))
 if os.environ["STUB_MARK"]:
     with sqlite3.connect(os.environ["REWIND_REGISTRY_URL"].removeprefix("sqlite:///")) as registry:

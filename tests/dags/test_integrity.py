@@ -120,7 +120,7 @@ def test_a_broken_pipeline_takes_away_only_its_own_dags_and_is_named(parses):
         "prove_mirrors",
     }
     assert list(broken["errors"]) == ["checks.py"]
-    assert "pipelines/torn: torn/pipeline.yaml:1:17: is no YAML" in broken["errors"]["checks.py"]
+    assert "pipelines/torn: torn/pipeline.yaml:1:17: is not valid YAML" in broken["errors"]["checks.py"]
     assert "pipelines/typo: typo/pipeline.yaml:1: source: Additional properties" in broken["errors"]["checks.py"]
 
 

@@ -48,7 +48,7 @@ def test_a_good_exit_code_without_marker_says_so():
 
 
 def test_the_last_words_of_a_refusal_are_its_text():
-    assert judge(Seen(64, None, False, "from: is bad. Mend it")).text == "exit code 64. from: is bad. Mend it"
+    assert judge(Seen(64, None, False, "from: is bad. Fix it")).text == "exit code 64. from: is bad. Fix it"
 
 
 def test_the_state_of_the_driver_is_named():

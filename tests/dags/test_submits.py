@@ -154,7 +154,7 @@ def test_a_step_is_believed_with_its_end_marker(opened, context, spark_submit, r
         with pytest.raises(raised) as failure:
             StepSubmit(task_id="backfill").execute(context)
         assert type(failure.value) is raised
-        assert "the field: is bad. Mend it" in str(failure.value)
+        assert "the field: is bad. Fix it" in str(failure.value)
 
 
 def test_a_step_of_a_small_plan_does_without_the_second_compiler(opened, context, spark_submit, rewind_id):

@@ -58,7 +58,7 @@ def with_state(workshop: Callable[..., Workshop], saved: Path) -> int:
     def same(moment: str, kept: str | None) -> None:
         assert nightly_line.told(shop, live, 1) == ("consistent", RECORDS, ""), moment
         assert nightly_line.left(shop) == ["mortal-n2"], moment
-        # Once it has left its own checkpoint, it is the same night once more, and begins anew.
+        # Once it has left its own checkpoint, it is the same night once more, and starts again.
         wanted = [2 * RECORDS + 10] if kept == "mortal-n2" else [RECORDS, RECORDS + 10]
         assert nightly_line.read(shop, "mortal-n2") == wanted, moment
 

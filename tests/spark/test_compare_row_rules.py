@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 RULES = (
     RowRule(APPEAR, "candidate.page = 'new' and live is null"),
     RowRule(VANISH, "live.page = 'bot' and candidate is null"),
-    RowRule(LEAVE, "reason = 'bad' and record like '%mended%' and candidate.page = 'mended' and live is null"),
+    RowRule(LEAVE, "reason = 'bad' and record like '%fixed%' and candidate.page = 'fixed' and live is null"),
     RowRule(ENTER, "reason = 'bad' and live.page = 'torn'"),
 )
 SIDES = Sides(SCHEMA, SCHEMA, (), (), RULES)
@@ -33,9 +33,9 @@ def dead(o: int, page: str) -> tuple:
 ONE_EACH: list[tuple[list[tuple], list[tuple], str, str]] = [
     ([], [page(1, "new"), page(2, "old")], LABELS[0], "extra"),
     ([page(1, "bot"), page(2, "home")], [], LABELS[1], "missing"),
-    ([dead(1, "mended"), dead(2, "other")], [page(1, "mended"), page(2, "mended")], LABELS[2], "dead_letter_only_live"),
+    ([dead(1, "fixed"), dead(2, "other")], [page(1, "fixed"), page(2, "fixed")], LABELS[2], "dead_letter_only_live"),
     # No row came of it: the predicate cannot be answered.
-    ([dead(1, "mended"), dead(2, "mended")], [page(1, "mended")], LABELS[2], "dead_letter_only_live"),
+    ([dead(1, "fixed"), dead(2, "fixed")], [page(1, "fixed")], LABELS[2], "dead_letter_only_live"),
     ([page(1, "torn"), page(2)], [dead(1, "torn"), dead(2, "torn")], LABELS[3], "dead_letter_only_candidate"),
     # A dead letter has the record's text, which is no row, though it reads like one.
     ([page(1, "torn")], [dead(1, "torn"), dead(2, "torn")], LABELS[3], "dead_letter_only_candidate"),

@@ -98,7 +98,7 @@ COUNTER = "visits_window_counter"
 FAULTS = [
     ({"result_ends": "count"}, "output.ends", "column count of transform() is long"),
     ({"result_starts": "begin"}, "output.starts", "column begin of transform() is missing"),
-    ({"closes_at": "event_tim"}, "closes_at", "is no SQL over the columns"),
+    ({"closes_at": "event_tim"}, "closes_at", "is not a valid SQL expression over the columns"),
     ({"closes_at": "visit_id"}, "closes_at", "is of type long"),
     ({"output_key": ("begin",)}, "output.key", "returns no begin"),
 ]

@@ -1,4 +1,4 @@
-"""The whole local stack in a home of its own: up, again, mended, refused, down."""
+"""The whole local stack in a home of its own: up, again, fixed, refused, down."""
 
 from __future__ import annotations
 
@@ -121,12 +121,12 @@ def test_up_starts_what_died_on_the_same_ports(running: Stack, home: Path, jars:
     before = pids(home)
     known = [processes.load(name, home / "stack") for name in (broker.NAME, "triggerer")]
     processes.kill([process for process in known if process is not None])
-    mended = bring_up(home, jars)
+    fixed = bring_up(home, jars)
 
     after = pids(home)
     assert None not in after.values()
     assert {name for name in after if after[name] != before[name]} == {broker.NAME, "triggerer"}
-    assert mended.broker.bootstrap == running.broker.bootstrap
+    assert fixed.broker.bootstrap == running.broker.bootstrap
 
 
 @pytest.mark.parametrize("field", ["REWIND_KAFKA_PORT", "REWIND_AIRFLOW_PORT"])

@@ -68,7 +68,7 @@ class FakeMirror:
 
     def _spans(self, topic: str) -> tuple[tuple[str, str], Spans]:
         if self.broker.topic(topic) is None:
-            raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
+            raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or fix the name")
         state = self.state(topic)
         if state is None:
             raise RefusedError("source.topic", f"{topic!r} has no mirror", f"Start it with the DAG mirror_{topic}")

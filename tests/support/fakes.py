@@ -107,7 +107,11 @@ class FakeBroker:
         if found is None:
             return False
         if found.id != topic_id:
-            raise RefusedError("topic", f"{name} has id {found.id}, not {topic_id}", "It is another's topic now: look")
+            raise RefusedError(
+                "topic",
+                f"{name} has id {found.id}, not {topic_id}",
+                "The topic was recreated by somebody else; see who owns it",
+            )
         del self.described[name], self.records[name]
         for positions in self.positions.values():
             positions.pop(name, None)

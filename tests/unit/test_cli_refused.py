@@ -120,17 +120,26 @@ INSTANT = "Write it with its zone, as 2025-09-04T07:00:00Z"
         ("start a --to 2014-01-01T00:00:00", f"to: '2014-01-01T00:00:00' has no time zone. {INSTANT}"),
         (
             "plan a --to 2025-02-30T00:00:00Z",
-            "to: '2025-02-30T00:00:00Z' is no instant (day is out of range for month)",
+            "to: '2025-02-30T00:00:00Z' is not an ISO-8601 timestamp (day is out of range for month)",
         ),
-        ("plan a --to 2025-09-04T25:00:00Z", "to: '2025-09-04T25:00:00Z' is no instant (hour must be in 0..23)"),
-        ("plan a --from yesterday", "from: 'yesterday' is no position. Write earliest, live, 2025-09-04T07:00:00Z, "),
-        ("start a --observe P", "observe: 'P' is no duration. Write P9D, PT1H, PT90S or P1DT12H"),
-        ("start a --compare-every PT", "compare_every: 'PT' is no duration. Write P9D, "),
+        (
+            "plan a --to 2025-09-04T25:00:00Z",
+            "to: '2025-09-04T25:00:00Z' is not an ISO-8601 timestamp (hour must be in 0..23)",
+        ),
+        (
+            "plan a --from yesterday",
+            "from: 'yesterday' is not a position. Write earliest, live, 2025-09-04T07:00:00Z, ",
+        ),
+        ("start a --observe P", "observe: 'P' is not an ISO-8601 duration. Write P9D, PT1H, PT90S or P1DT12H"),
+        ("start a --compare-every PT", "compare_every: 'PT' is not an ISO-8601 duration. Write P9D, "),
         ("start a --apply-plan zz", "apply_plan: 'zz' is no such text. Give the id of a plan, as 0123456789ab"),
-        ("rollback a --grace P1DT", "grace: 'P1DT' is no duration. Write P9D, "),
+        ("rollback a --grace P1DT", "grace: 'P1DT' is not an ISO-8601 duration. Write P9D, "),
         ("rollback a --to a-r1", "to: 'a-r1' is no such text. Give the id of a job, as visits_converter-g1"),
         ("consumers a --replay-from 2014-01-01", f"replay_from: '2014-01-01' has no time zone. {INSTANT}"),
-        ("consumers a --replay-from live", "replay_from: 'live' is no position of a consumer group. Write earliest, "),
+        (
+            "consumers a --replay-from live",
+            "replay_from: 'live' is not a position of a consumer group. Write earliest, ",
+        ),
         ("consumers a --from-job ../a-g1", "from_job: '../a-g1' is no such text. Give the id of a job, "),
     ],
 )

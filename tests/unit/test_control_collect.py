@@ -348,7 +348,7 @@ PAST, FUTURE = timedelta(seconds=-1), timedelta(hours=1)
 
 def test_before_its_grace_is_over_a_standby_is_left_alone_and_runs(settings, broker, folder):
     stand_by(settings, broker, FUTURE)
-    with pytest.raises(RefusedError, match=f"{JOB} stands by until"):
+    with pytest.raises(RefusedError, match=f"{JOB} is standby until"):
         collect.retire_and_collect(settings, JOB)
     with writing(settings.registry_url) as connection:
         assert streams.needed(connection, JOB).wish == streams.RUN
@@ -358,7 +358,7 @@ def test_before_its_grace_is_over_a_standby_is_left_alone_and_runs(settings, bro
 def test_while_the_switch_is_watched_a_standby_is_kept_whatever_the_clock_says(settings, broker, folder):
     stand_by(settings, broker, PAST)
     watch(settings)
-    with pytest.raises(RefusedError, match=f"{JOB} stands by until"):
+    with pytest.raises(RefusedError, match=f"{JOB} is standby until"):
         collect.retire_and_collect(settings, JOB)
     with writing(settings.registry_url) as connection:
         rewinds.close(connection, "rw-1", lifecycle.FINISHED)
@@ -368,7 +368,7 @@ def test_while_the_switch_is_watched_a_standby_is_kept_whatever_the_clock_says(s
 
 def test_a_standby_without_grace_is_left_alone(settings, broker, folder):
     owned(settings, broker, lifecycle.STANDBY)
-    with pytest.raises(RefusedError, match=f"{JOB} stands by until None"):
+    with pytest.raises(RefusedError, match=f"{JOB} is standby until None"):
         collect.retire_and_collect(settings, JOB)
 
 

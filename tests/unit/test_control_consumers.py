@@ -167,7 +167,7 @@ def test_between_which_outputs(settings):
         return found.old.job_id, found.new.job_id
 
     assert sides("", NEW) == (OLD, NEW), "a look before the switch"
-    with pytest.raises(RefusedError, match="from_job: visits_converter has no job that stands by"):
+    with pytest.raises(RefusedError, match="from_job: visits_converter has no standby"):
         sides("", "")
     with pytest.raises(RefusedError, match=f"from_job: is {OLD}, as to_job"):
         sides(OLD, "")

@@ -207,10 +207,10 @@ INSTANT = "Write it with its zone, as 2025-09-04T07:00:00Z"
     [
         ("2014-01-01", "'2014-01-01' has no time zone", INSTANT),
         ("2014-01-01T07:00:00", "'2014-01-01T07:00:00' has no time zone", INSTANT),
-        ("2025-02-30T00:00:00Z", "is no instant (day is out of range for month)", INSTANT),
-        ("2025-09-04T25:00:00Z", "is no instant (hour must be in 0..23)", INSTANT),
-        ("yesterday", "'yesterday' is no position", "Write earliest, "),
-        ('{"visits":{"0":-3}}', "-3 is no partition or offset", "Write whole numbers, as in "),
+        ("2025-02-30T00:00:00Z", "is not an ISO-8601 timestamp (day is out of range for month)", INSTANT),
+        ("2025-09-04T25:00:00Z", "is not an ISO-8601 timestamp (hour must be in 0..23)", INSTANT),
+        ("yesterday", "'yesterday' is not a position", "Write earliest, "),
+        ('{"visits":{"0":-3}}', "-3 is no partition or offset", "Write integers, as in "),
         ("{visits", "'{visits' is not JSON", 'Write offsets as {"<topic>":{"0":23,"1":0}}'),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_position_that_is_none_is_refused_without_the_world(kind, name, text, 
 def test_a_duration_that_is_none_is_refused_in_every_form(kind, name, text):
     with pytest.raises(RefusedError) as raised:
         forms.checked({name: text}, forms.FORMS[kind], kind)
-    assert (raised.value.field, raised.value.problem) == (name, f"{text!r} is no duration")
+    assert (raised.value.field, raised.value.problem) == (name, f"{text!r} is not an ISO-8601 duration")
     assert raised.value.cure == "Write P9D, PT1H, PT90S or P1DT12H"
 
 
@@ -235,7 +235,7 @@ def test_a_duration_that_is_none_is_refused_in_every_form(kind, name, text):
 def test_consumer_groups_read_again_from_no_other_position(text):
     with pytest.raises(RefusedError) as raised:
         forms.checked({"replay_from": text}, forms.CONSUMERS, "consumers_visits")
-    assert raised.value.problem == f"{text!r} is no position of a consumer group"
+    assert raised.value.problem == f"{text!r} is not a position of a consumer group"
     assert raised.value.cure == "Write earliest, 2025-09-04T07:00:00Z, or offsets JSON"
 
 
@@ -397,8 +397,8 @@ FAULTS = [
     (LEAST + "closes_at: at", "pipeline.yaml.closes_at", "is only for a pipeline with state"),
     (LEAST.replace("topic: out", "topic: out, mode: append"), "pipeline.yaml.output.mode", "is only for a pipeline"),
     (LEAST.replace("topic: out", "topic: out, ends: c"), "pipeline.yaml.output.ends", "is only for a pipeline"),
-    (STATE.replace("PT30M", "30 minutes"), "state_horizon", "'30 minutes' is no duration"),
-    (STATE + "several_rows: true\n", "pipeline.yaml.several_rows", "told by their key"),
+    (STATE.replace("PT30M", "30 minutes"), "state_horizon", "'30 minutes' is not an ISO-8601 duration"),
+    (STATE + "several_rows: true\n", "pipeline.yaml.several_rows", "matched by their key"),
     (STATE.replace("mode: update", "mode: complete"), "pipeline.yaml.output.mode", "is not one of"),
     ("", "pipeline.yaml", "is not of type 'object'"),
     ("output: {topic: out}", "pipeline.yaml", "'source' is a required property"),
@@ -407,7 +407,7 @@ FAULTS = [
     (LEAST + "1: x", "pipeline.yaml", "was unexpected"),
     (LEAST + "stateful: maybe", "pipeline.yaml.stateful", "is not of type 'boolean'"),
     (LEAST + "stream: {max_offsets: 0}", "pipeline.yaml.stream.max_offsets", "minimum of 1"),
-    (LEAST + "stream: {trigger: 5s}", "stream.trigger", "'5s' is no duration"),
+    (LEAST + "stream: {trigger: 5s}", "stream.trigger", "'5s' is not an ISO-8601 duration"),
     (LEAST + "compare: {expected: [{rule: x}]}", "pipeline.yaml.compare.expected.0", "'column' is a required"),
     (LEAST + "compare: {tolerance: [{column: a}]}", "pipeline.yaml.compare.tolerance.0", "is not valid under any"),
     (
@@ -452,9 +452,9 @@ FAULTS = [
     ),
     ("source: {topic: t, schema: s}\noutput: {topic: " + "o" * 240 + "}", "output.topic", "has 252 characters"),
     ("source: {topic: " + "t" * 240 + ", schema: s}\noutput: {topic: o}", "source.topic", "has 252 characters"),
-    ("source: {topic: ", "visits", "is no YAML"),
-    ("source: {topic: 2025-02-30, schema: s}", "visits", "is no YAML"),
-    (b"source: {topic: \xff}", "visits", "is no YAML"),
+    ("source: {topic: ", "visits", "is not valid YAML"),
+    ("source: {topic: 2025-02-30, schema: s}", "visits", "is not valid YAML"),
+    (b"source: {topic: \xff}", "visits", "is not valid YAML"),
 ]
 
 
@@ -541,7 +541,7 @@ PLACES = [
     ),
     (
         ("  trigger: PT1S", "  max_offsets: 0"),
-        "visits/pipeline.yaml:8: stream.max_offsets: 0 is less than the minimum of 1. Expected a whole number from 1",
+        "visits/pipeline.yaml:8: stream.max_offsets: 0 is less than the minimum of 1. Expected an integer from 1",
     ),
     (
         ("stream:\n  trigger: PT1S", "gates:\n  late_share: 2"),
@@ -572,26 +572,28 @@ PLACES = [
     (
         ("a STRING", "a ARRAY<STRUCT<b: INT>>"),
         (
-            "visits/pipeline.yaml:3:27: is no YAML (mapping values are not allowed here). Quote the text if it has a "
+            "visits/pipeline.yaml:3:27: is not valid YAML "
+            "(mapping values are not allowed here). Quote the text if it has a "
             "': ' of its own"
         ),
     ),
     (
         ("  topic: out", " topic: [out"),
         (
-            "visits/pipeline.yaml:7:7: is no YAML (while parsing a flow sequence from line 6 on, expected ',' or ']', "
-            "but got ':'). Mend it"
+            "visits/pipeline.yaml:7:7: is not valid YAML "
+            "(while parsing a flow sequence from line 6 on, expected ',' or ']', "
+            "but got ':'). Fix it"
         ),
     ),
     (
         ("topic: visits", "topic: 2025-02-30"),
-        "visits/pipeline.yaml:2: is no YAML (day is out of range for month). Mend it",
+        "visits/pipeline.yaml:2: is not valid YAML (day is out of range for month). Fix it",
     ),
     (
         ("topic: visits", "topic: \a"),
-        "visits/pipeline.yaml:2: is no YAML (special characters are not allowed). Mend it",
+        "visits/pipeline.yaml:2: is not valid YAML (special characters are not allowed). Fix it",
     ),
-    (("topic: visits", f"topic: {DEEP}"), "visits/pipeline.yaml: is no YAML (it is nested too deeply). Mend it"),
+    (("topic: visits", f"topic: {DEEP}"), "visits/pipeline.yaml: is not valid YAML (it is nested too deeply). Fix it"),
 ]
 
 
@@ -605,7 +607,9 @@ def test_a_fault_is_told_with_file_line_field_and_what_is_expected(declare, chan
 
 
 def test_an_unreadable_byte_has_its_line(declare):
-    with pytest.raises(RefusedError, match=r"^visits/pipeline\.yaml:2: is no YAML \(a byte is no UTF-8\)\. Mend it$"):
+    with pytest.raises(
+        RefusedError, match=r"^visits/pipeline\.yaml:2: is not valid YAML \(a byte is no UTF-8\)\. Fix it$"
+    ):
         pipelines.load(declare("visits", b"source:\n  topic: \xff"), "visits")
 
 

@@ -194,7 +194,7 @@ def test_a_topic_of_a_stranger_that_came_while_the_deploy_was_dead_is_not_taken(
 def test_a_topic_that_somebody_made_anew_is_not_taken(world):
     deploy(world, FIRST)
     world.broker.make("out-g1")
-    with pytest.raises(RefusedError, match="out-g1 was made anew by somebody"):
+    with pytest.raises(RefusedError, match="out-g1 was recreated by somebody"):
         deploy(world, FIRST)
 
 

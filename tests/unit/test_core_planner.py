@@ -136,7 +136,7 @@ def test_what_differs_is_every_setting_and_every_file():
 
 def test_a_repair_of_a_pipeline_with_state_by_offsets():
     error = refusal(request(end='{"visits":{"0":50,"1":50}}'), pipeline=replace(PIPELINE, stateful=True))
-    assert (error.field, "is no instant" in error.problem) == ("from", True)
+    assert (error.field, "is not a timestamp" in error.problem) == ("from", True)
 
 
 def test_a_pipeline_without_live_generation():
@@ -168,8 +168,8 @@ def test_history_without_a_mirror(text):
 @pytest.mark.parametrize(
     ("start", "field", "problem"),
     [
-        ("abc", "from", "'abc' is no position"),
-        ("2025-02-30T00:00:00Z", "from", "is no instant"),
+        ("abc", "from", "'abc' is not a position"),
+        ("2025-02-30T00:00:00Z", "from", "is not an ISO-8601 timestamp"),
         ("2025-09-10T12:00:01Z", "from", "lies in the future"),
         ('{"visits":{"0":101,"1":0}}', "from", "partition 0: from 101 to 100"),
         ('{"visits":{"0":0,"1":61}}', "from", "partition 1: from 61 to 60"),
@@ -194,7 +194,7 @@ def test_an_instant_that_is_now_has_passed():
         ),
         ("earliest", '{"visits":{"0":101,"1":60}}', "ends after Kafka's end (partition 0: 101 after 100)"),
         ('{"visits":{"0":9,"1":5}}', '{"visits":{"0":9,"1":5}}', "the range is empty"),
-        ("earliest", "xyz", "'xyz' is no position"),
+        ("earliest", "xyz", "'xyz' is not a position"),
         ("earliest", '{"visits":{"0":5}}', "partitions [1] are missing"),
     ],
 )
@@ -461,7 +461,7 @@ def test_a_plan_is_refused_when_a_premise_moved(told, moved):
         still_holds(made, moved.get("pipeline", PIPELINE), moved.get("code", CODE), moved.get("seen", world()))
 
     assert raised.value.field == "apply_plan"
-    assert raised.value.problem == f"the world has moved: {told}"
+    assert raised.value.problem == f"the plan is stale, since what it assumes has changed: {told}"
     assert raised.value.cure == "Make a new plan"
 
 

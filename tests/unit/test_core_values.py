@@ -71,12 +71,12 @@ def test_an_instant_is_read_as_utc(text, instant):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("2025-02-30T00:00:00Z", "is no instant"),
-        ("2025-09-04T25:00:00Z", "is no instant"),
-        ("yesterday", "is no instant"),
+        ("2025-02-30T00:00:00Z", "is not an ISO-8601 timestamp"),
+        ("2025-09-04T25:00:00Z", "is not an ISO-8601 timestamp"),
+        ("yesterday", "is not an ISO-8601 timestamp"),
         ("2025-09-04T07:00:00", "has no time zone"),
         ("2025-09-04", "has no time zone"),
-        ("0001-01-01T00:00:00+14:00", "is no instant of the calendar"),
+        ("0001-01-01T00:00:00+14:00", "is not a date of the calendar"),
     ],
 )
 def test_an_instant_that_does_not_exist_or_is_two_is_refused(text, why):
@@ -110,7 +110,7 @@ def test_another_form_is_no_duration(text):
     with pytest.raises(RefusedError) as raised:
         times.parse_duration(text, "grace")
 
-    assert (raised.value.field, raised.value.problem) == ("grace", f"{text!r} is no duration")
+    assert (raised.value.field, raised.value.problem) == ("grace", f"{text!r} is not an ISO-8601 duration")
 
 
 @pytest.mark.parametrize("text", ["P36526D", "PT3155760001S", "P999999999999D", "PT" + "9" * 30 + "S"])
@@ -289,10 +289,10 @@ def test_each_reaction_has_an_exit_code_of_its_own():
 
 
 def test_a_refusal_says_field_problem_and_cure():
-    error = RefusedError("from", "is no position", "Write earliest")
+    error = RefusedError("from", "is not a position", "Write earliest")
 
-    assert (error.field, error.problem, error.cure) == ("from", "is no position", "Write earliest")
-    assert str(error) == "from: is no position. Write earliest"
+    assert (error.field, error.problem, error.cure) == ("from", "is not a position", "Write earliest")
+    assert str(error) == "from: is not a position. Write earliest"
 
 
 def test_a_moved_world_is_a_refusal_too():

@@ -85,7 +85,7 @@ def test_what_live_itself_did_not_read_is_trusted_no_more_than_live():
     [
         (3, {"pipeline": replace(COUNTER, state_horizon="unbounded")}, "has an unbounded state horizon"),
         (3, {"batches": []}, "no batch of visits_converter-g1, which began at {0: 0, 1: 0}"),
-        (3, {"start": 4}, "which began at {0: 4, 1: 4}, tells what was open there"),
+        (3, {"start": 4}, "which began at {0: 4, 1: 4}, shows what was open there"),
     ],
 )
 def test_what_nothing_can_tell_is_refused(asked, more, problem):

@@ -32,8 +32,8 @@ def test_a_duration_counts_back_from_now():
 @pytest.mark.parametrize(
     ("start", "end", "closed", "field", "problem"),
     [
-        ("earliest", "2025-09-04T05:10:00Z", CLOSED, "from", "'earliest' is no instant"),
-        ("2025-09-04T05:00:00Z", '{"visits":{"0":9}}', CLOSED, "to", "is no instant"),
+        ("earliest", "2025-09-04T05:10:00Z", CLOSED, "from", "'earliest' is not a timestamp"),
+        ("2025-09-04T05:00:00Z", '{"visits":{"0":9}}', CLOSED, "to", "is not a timestamp"),
         ("2025-09-04T05:10:00Z", "2025-09-04T05:10:00Z", CLOSED, "to", "empty or inverted"),
         ("2025-09-04T05:00:00Z", "2025-09-04T05:58:01Z", CLOSED, "to", "closed results up to 2025-09-04T05:58:00"),
         ("2025-09-04T05:00:00Z", "2025-09-04T05:10:00Z", 0, "to", "closed results up to 1970"),

@@ -29,7 +29,7 @@ def test_a_broker_that_lets_us_in_is_asked(make_settings, address, monkeypatch):
 
 
 def test_one_that_does_not_gives_its_reason_for_each_topic(make_settings, address, tmp_path, monkeypatch):
-    why = RefusedError("REWIND_KAFKA_OPTIONS_FILE", "the login is refused", "Mend it")
+    why = RefusedError("REWIND_KAFKA_OPTIONS_FILE", "the login is refused", "Fix it")
     monkeypatch.setattr(kafka_probe, "why_refused", lambda _: why)
     with pytest.raises(RefusedError, match="the login is refused"):
         reachability.broker(make_settings(address)).topic("visits")

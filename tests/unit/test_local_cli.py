@@ -17,7 +17,7 @@ FRAMES = """Traceback (most recent call last):
 
 
 def test_each_broken_folder_is_a_line_below_the_frames():
-    told = "ImportError: pipelines/a: a/pipeline.yaml:1: is no YAML\npipelines/b: b/pipeline.yaml:2: x"
+    told = "ImportError: pipelines/a: a/pipeline.yaml:1: is not valid YAML\npipelines/b: b/pipeline.yaml:2: x"
     assert command._error_of({"stack_trace": f"{FRAMES}{told}\n"}) == told
 
 

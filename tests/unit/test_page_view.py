@@ -80,7 +80,7 @@ ANSWERS = {
     "error verdict": (
         DEAD,
         "approve",
-        "the verdict is an error (nothing was compared): mend the cause and clear validate",
+        "the verdict is an error (nothing was compared): fix the cause and clear validate",
         ["reject", "abort"],
     ),
     "nothing compared": (
@@ -130,8 +130,7 @@ def test_a_stuck_watermark_is_the_answer_with_its_cure(in_state):
     (card,) = overview.overview(in_state("stuck watermark"))["pipelines"]
     assert card["answer"].startswith(f"{LIVE} is live; watermark stuck since ")
     assert card["answer"].endswith(
-        "Records come in, but none of later event time: mend the producers' clocks, or what "
-        "logic.py takes as event time"
+        "Records come in, but none of later event time: fix the producers' clocks, or what logic.py takes as event time"
     )
     assert card["live"]["note"] in card["answer"]
 
@@ -158,7 +157,7 @@ def test_what_the_actions_say_and_ask(settings, in_state):
             "Approve",
             "reason needed",
             (
-                "visits-g2 becomes live instead of visits-g1, which has no driver (dead): it does not stand by, and a "
+                "visits-g2 becomes live instead of visits-g1, which has no driver (dead): it is not standby, and a "
                 "rollback is refused until it runs. Readers go to visits_out-g2."
             ),
         ),
@@ -177,7 +176,7 @@ def test_a_standby_with_a_driver_stands_by(settings, in_state):
         page_states.alive(connection)
     (approve, *_) = of_rewind(settings, status.read(settings, Ends()))["offers"]
     assert approve["consequence"] == (
-        "visits-g2 becomes live instead of visits-g1, which stands by for 3600 s. Readers go to visits_out-g2."
+        "visits-g2 becomes live instead of visits-g1, which is standby for 3600 s. Readers go to visits_out-g2."
     )
 
 

@@ -39,7 +39,7 @@ def told(monkeypatch):
 
 @pytest.fixture
 def switched(settings):
-    """A switch from g1, which stands by for an hour and runs, to g2; both at offset 10, watched by a rewind."""
+    """A switch from g1, which is standby for an hour and runs, to g2; both at offset 10, watched by a rewind."""
     with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
@@ -129,7 +129,7 @@ def test_without_a_standby_it_is_refused(settings, told):
     with writing(settings.registry_url) as connection:
         generations.create(connection, generation(number=1, state=lifecycle.CANDIDATE), None)
         generations.set_first(connection, OLD)
-    with pytest.raises(RefusedError, match="to: visits_converter has no job that stands by"):
+    with pytest.raises(RefusedError, match="to: visits_converter has no standby"):
         roll_back(settings)
     with pytest.raises(RefusedError, match="pipeline: 'carts' has no live job"):
         step.run(settings, ROLLBACK, "carts", ACT)
@@ -148,9 +148,9 @@ def test_a_job_that_does_not_stand_by_is_no_target(settings, switched, told):
             .where(schema.generations.c.job_id == "carts-g1")
             .values(state=lifecycle.STANDBY, grace_until=now() + HOUR)
         )
-    with pytest.raises(RefusedError, match="to: carts-g1 does not stand by"):
+    with pytest.raises(RefusedError, match="to: carts-g1 is not standby"):
         roll_back(settings, to="carts-g1")
-    with pytest.raises(RefusedError, match="to: visits_converter-g7 does not stand by"):
+    with pytest.raises(RefusedError, match="to: visits_converter-g7 is not standby"):
         roll_back(settings, to="visits_converter-g7")
     with pytest.raises(RefusedError, match="to: "):
         roll_back(settings, to="../live")
@@ -168,7 +168,7 @@ def test_after_its_grace_a_standby_is_no_target_unless_it_is_watched(settings, s
 def test_a_standby_that_drains_or_has_no_driver_is_no_target(settings, switched, told):
     with writing(settings.registry_url) as connection:
         streams.wish(connection, OLD, streams.GENERATION, streams.DRAIN)
-    with pytest.raises(RefusedError, match=f"{OLD} was wished to drain"):
+    with pytest.raises(RefusedError, match=f"{OLD} has been asked to drain"):
         roll_back(settings)
     with writing(settings.registry_url) as connection:
         streams.wish(connection, OLD, streams.GENERATION, streams.RUN)
@@ -192,7 +192,7 @@ def test_a_standby_that_was_wished_to_drain_since_it_was_decided_stays_one(setti
     with writing(settings.registry_url) as connection:
         target = rollback.fixed(connection, ROLLBACK, PIPELINE)
         streams.wish(connection, OLD, streams.GENERATION, streams.DRAIN)
-        with pytest.raises(RefusedError, match=f"{OLD} was wished to drain"):
+        with pytest.raises(RefusedError, match=f"{OLD} has been asked to drain"):
             rollback.switch(connection, ROLLBACK, target, "", HOUR)
     assert states(settings) == (NEW, 2, {OLD: "standby", NEW: "live"})
 

@@ -205,7 +205,7 @@ def test_position_lag_and_rate_of_live(settings, registry):
     "error",
     [
         RetryError("Kafka at nowhere: away"),
-        RefusedError("REWIND_KAFKA_OPTIONS_FILE", "the login is refused", "Mend it"),
+        RefusedError("REWIND_KAFKA_OPTIONS_FILE", "the login is refused", "Fix it"),
         DeniedError("topic", "the broker denies Describe on visits", "Grant it"),
     ],
 )
@@ -432,7 +432,7 @@ def judged(connection, verdict, reason="", counts=None):
         ("pass", "verdict pass: answer its approve task in Airflow"),
         ("fail", "verdict fail: answer its approve task in Airflow"),
         ("none", "verdict none (nothing was compared): answer its approve task in Airflow"),
-        ("error", "the verdict is an error (no answer): mend the cause and clear validate"),
+        ("error", "the verdict is an error (no answer): fix the cause and clear validate"),
     ],
 )
 def test_a_verdict_waits_for_a_person(settings, registry, verdict, waits):

@@ -18,7 +18,7 @@ TAKEN = "terminated with exception: Multiple streaming queries are concurrently 
 AGAIN = "then run this again"
 KAFKA = "Caused by: org.apache.kafka.common.errors"
 RIGHT = f"the broker denies this user a right: grant it (docs/secure.md), {AGAIN}"
-LOGIN = f"the broker refuses the login: mend REWIND_KAFKA_OPTIONS_FILE (docs/secure.md), {AGAIN}"
+LOGIN = f"the broker refuses the login: fix REWIND_KAFKA_OPTIONS_FILE (docs/secure.md), {AGAIN}"
 FULL = "java.io.IOException: No space left on device"
 
 

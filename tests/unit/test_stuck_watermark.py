@@ -81,7 +81,7 @@ def test_c36_records_without_later_event_time_are_told_from_a_silent_source(conn
         batch(connection, monkeypatch, number, CLOSED, timedelta(minutes=ago))
     assert (watermark(connection).stuck, watermark(connection).fed) == (True, True)
     assert jobs_of(connection)[0].note.endswith(
-        "comes. Records come in, but none of later event time: mend the producers' clocks, or what logic.py takes as "
+        "comes. Records come in, but none of later event time: fix the producers' clocks, or what logic.py takes as "
         "event time"
     )
 

@@ -186,7 +186,7 @@ def _append(rows: DataFrame, path: str, made: Write) -> None:
     if not landed and not _held(spark, path, pair, metadata):
         raise IntegrityError(
             f"{path}: write {made.number} of {made.application} did not land: the table holds a later one of that id, "
-            "or one with other offsets. Was its checkpoint made anew?"
+            "or one with other offsets. Was its checkpoint recreated?"
         )
 
 

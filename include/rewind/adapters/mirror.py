@@ -221,7 +221,7 @@ def check_readable(spark: SparkSession, path: str, version: int) -> None:
     gone = [name for place, wanted in needed.items() for name in wanted - set(files.names(spark, place))]
     if gone:
         count = sum(map(len, needed.values()))
-        cure = "A VACUUM took them: abort, and plan anew"
+        cure = "A VACUUM took them: abort, and plan again"
         raise IntegrityError(
             f"mirror version {version} is no longer readable: {len(gone)} of its {count} files are gone. {cure}"
         )

@@ -74,7 +74,7 @@ class Mirror:
         """Return the id of a topic, and what the commits of its mirror hold."""
         found = Broker(self._settings).topic(topic)
         if found is None:
-            raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or mend the name")
+            raise RefusedError("source.topic", f"{topic!r} is not on the broker", "Create it, or fix the name")
         with writing(self._settings.registry_url) as connection:
             commits, deleted = _recorded(connection, found)
         if not commits:

@@ -142,7 +142,7 @@ def _table(
 ) -> tuple[Topic, DataFrame]:
     table_id, path = tables.id_of(settings, name), str(tables.path(settings, name))
     if table_id is None:
-        raise RefusedError("output.table", f"{name} is gone", "Restore it, or deploy the pipeline anew")
+        raise RefusedError("output.table", f"{name} is gone", "Restore it, or deploy the pipeline again")
     topic = delta_output.as_topic(spark, path, name, table_id)
     dead = name == generation.dead_letter_topic
     schema = None if dead else parsing.declared(generation.output_schema)
@@ -153,5 +153,5 @@ def _table(
 def _topic(settings: Settings, name: str) -> Topic:
     found = Broker(settings).topic(name)
     if found is None:
-        raise RefusedError("output.topic", f"{name} is gone", "Restore it, or deploy the pipeline anew")
+        raise RefusedError("output.topic", f"{name} is gone", "Restore it, or deploy the pipeline again")
     return found

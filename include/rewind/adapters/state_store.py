@@ -2,7 +2,7 @@
 
 The reader takes the number of shuffle partitions from the offset log of the batch, where Spark 4.2 writes it only once
 a query was restarted: for a batch of its first run it fails (`None.get` in `StateDataSource`). So what is read is not
-the checkpoint itself but a view of it: a folder with copies of the two small files of the batch, mended where that is
+the checkpoint itself but a view of it: a folder with copies of the two small files of the batch, fixed where that is
 missing, and a link to the state. Nothing is ever written into the checkpoint of a job.
 """
 

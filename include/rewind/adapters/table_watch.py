@@ -147,7 +147,7 @@ class Watch:
             return False
         raise QuarantineError(
             f"{self._table.name}: version {sight.version} of its table is not the commit that was seen there: the "
-            f"table was made anew, or its folder was put back from a copy. Put it back as it was, or {self._table.cure}"
+            f"table was recreated, or its folder was put back from a copy. Put it back as it was, or {self._table.cure}"
         )
 
     def _recall(self) -> None:

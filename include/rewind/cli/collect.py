@@ -23,7 +23,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "collect", parents=[output.FORM], help="what is to be deleted, and when; --no-dry-run deletes what is due"
     )
     collect.add_argument(
-        "--dry-run", action=argparse.BooleanOptionalAction, default=True, help="only tell; --no-dry-run acts"
+        "--dry-run",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="dry run (default); pass --no-dry-run to apply",
     )
     collect.set_defaults(func=_collect)
 

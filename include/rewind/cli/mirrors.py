@@ -21,8 +21,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     prove = subparsers.add_parser(
         "prove", parents=[output.FORM], help="look for records that a mirror has lost, or that are not as in Kafka"
     )
-    prove.add_argument("--topic", default="", help="whose mirror; without it all are proven")
-    prove.add_argument("--dry-run", action="store_true", help="only tell what would be proven, and what was found last")
+    prove.add_argument("--topic", default="", help="whose mirror; without it all are verified")
+    prove.add_argument(
+        "--dry-run", action="store_true", help="dry run: show what would be verified, and what was found last"
+    )
     prove.set_defaults(func=_prove)
     deleted = subparsers.add_parser(
         "record-deletion",
@@ -35,7 +37,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     deleted.add_argument("--to", dest="end", type=int, required=True, help="offset after the last one")
     deleted.add_argument("--reason", default="", help="why, for the history")
     deleted.add_argument(
-        "--dry-run", action=argparse.BooleanOptionalAction, default=True, help="only tell; --no-dry-run acts"
+        "--dry-run",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="dry run (default); pass --no-dry-run to apply",
     )
     deleted.set_defaults(func=_record_deletion)
 
@@ -52,7 +57,7 @@ def _prove(arguments: argparse.Namespace) -> int:
     if not found.registry_read:
         raise RetryError(found.problems[0])
     wanted = [mirror for mirror in found.mirrors if mirror.topic in mirrored and arguments.topic in ("", mirror.topic)]
-    table = Table("mirror", "version", "would be proven up to", "last proof", box=None)
+    table = Table("mirror", "version", "would be verified up to", "last proof", box=None)
     for mirror in wanted:
         table.add_row(mirror.topic, str(mirror.version), render.position(mirror.position), render.proof(mirror.proof))
     body = [{"topic": m.topic, "version": m.version, "position": m.position, "proof": m.proof} for m in wanted]

@@ -37,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "declare-dead", parents=[output.FORM], help="say that a driver is dead, where nothing can prove it"
     )
     dead.add_argument("owner", help="a job id, or mirror-<topic>")
-    dead.add_argument("--token", type=int, help="the token that is meant; without it, who holds which is told")
+    dead.add_argument("--token", type=int, help="the token that is meant; without it, who holds which is shown")
     dead.add_argument("--reason", default="", help="how you know, for the history")
     dead.add_argument("--stopped", action="store_true", help="you have seen its processes gone, or frozen")
     dead.set_defaults(func=_declare_dead)
@@ -117,5 +117,5 @@ def _wish(arguments: argparse.Namespace) -> int:
         stream = streams.needed(connection, owner)
         streams.wish(connection, owner, stream.kind, wanted)
         audit.note(connection, audit.Act(getpass.getuser(), wanted, audit.of_owner(connection, owner), owner))
-    output.tell(arguments, {"owner": owner, "wish": wanted}, [f"{owner}: wished to {wanted}"])
+    output.tell(arguments, {"owner": owner, "wish": wanted}, [f"{owner}: desired state {wanted}"])
     return 0

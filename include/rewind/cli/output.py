@@ -13,7 +13,7 @@ from rewind.views.status import plain
 
 FORM = argparse.ArgumentParser(add_help=False)
 """Parent of every command that answers with a value."""
-FORM.add_argument("--json", action="store_true", help="as JSON; whole numbers are exact")
+FORM.add_argument("--json", action="store_true", help="as JSON; integers are exact")
 
 
 def tell(arguments: argparse.Namespace, body: Any, lines: Iterable[str]) -> None:

@@ -44,23 +44,23 @@ HELP = {
     "compare": "rows, or none where live is dead: needs --reason, and a person approves",
     "grace": "how long the old generation is kept for a rollback",
     "repair_into": "where a repair's rows go",
-    "apply_plan": "id of the plan to carry out, as `plan` told it",
+    "apply_plan": "id of the plan to carry out, as `plan` printed it",
 }
 NEVER_ASKED = ("dry_run",)
 """Parameters of a rewind that the command itself gives: `plan` is a dry run, `start` is none."""
 ROLLBACK_HELP = {
     **MOVES_HELP,
-    "to": "the job to go back to; by default the one that stands by",
+    "to": "the job to go back to; by default the newest standby",
     "reason": "why, for the history",
     "grace": "how long the job that is left is kept",
     "move_consumers": "move back the groups that the switch moved; --no-move-consumers leaves them",
-    "dry_run": "only tell; --no-dry-run acts",
+    "dry_run": "dry run (default); pass --no-dry-run to apply",
 }
 CONSUMERS_HELP = {
     **MOVES_HELP,
     "from_job": "whose output they have read; by default the standby, or live",
     "to_job": "whose output they go on in; by default live",
-    "dry_run": "only tell; --no-dry-run acts",
+    "dry_run": "dry run (default); pass --no-dry-run to apply",
 }
 
 
@@ -68,7 +68,7 @@ START = {name: schema for name, schema in PARAMETERS.items() if name not in NEVE
 PLAN = {name: schema for name, schema in START.items() if name != "apply_plan"}
 ASK_MILLISECONDS = 5_000
 """How long a command waits for the registry's lock to make known what it has started."""
-ONLY_TELLS = "tells only, unless --no-dry-run is given"
+ONLY_TELLS = "a dry run unless --no-dry-run is given"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -129,7 +129,7 @@ def _add_option(
 def _json_object(text: str) -> dict[str, Any]:
     body = json.loads(text)
     if not isinstance(body, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
     return body
 
 

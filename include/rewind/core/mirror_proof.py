@@ -169,7 +169,7 @@ def explained(partition: int, part: OffsetRange, known: Explained) -> list[Hole]
 def summary(proof: Proof) -> list[str]:
     """Return a proof as lines, what is wrong with it last."""
     told_counts = ", ".join(f"{name} {n:,}" for name, n in proof.counts().items() if n)
-    head = f"mirror of {proof.topic}, version {proof.version}: {proof.verdict} ({told_counts or 'nothing to prove'})"
+    head = f"mirror of {proof.topic}, version {proof.version}: {proof.verdict} ({told_counts or 'nothing to verify'})"
     return [head, *faults(proof)]
 
 

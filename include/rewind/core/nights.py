@@ -119,11 +119,11 @@ def interval(start: str, end: str) -> tuple[datetime, datetime]:
     """Return the instants of an interval in UTC.
 
     Raises:
-        RefusedError: One is no instant, or they are not in order.
+        RefusedError: One is not an ISO-8601 timestamp, or they are not in order.
     """
     first, last = parse_instant(start, "start"), parse_instant(end, "end")
     if first >= last:
-        raise RefusedError("end", f"{end} is not after {start}", "Exchange them")
+        raise RefusedError("end", f"{end} is not after {start}", "Swap them: the end must be after the start")
     return first, last
 
 
@@ -138,7 +138,9 @@ def sample_of(body: Any) -> Sample:
     partitions, share = body.get("partitions") or [], body.get("share", 1.0)
     whole = isinstance(partitions, list | tuple) and all(type(p) is int and p >= 0 for p in partitions)
     if not whole:
-        raise RefusedError("partitions", f"{partitions!r} are no partitions", "Give whole numbers, as [0, 1]")
+        raise RefusedError(
+            "partitions", f"{partitions!r} must be a list of partition numbers", "Give integers, as [0, 1]"
+        )
     if isinstance(share, bool) or not isinstance(share, int | float) or not LEAST_SHARE <= share <= 1:
         problem = f"{share!r} is no share of the keys"
         raise RefusedError("share", problem, f"Give a number from {LEAST_SHARE} up to 1")
@@ -153,10 +155,10 @@ def check_sample(sample: Sample, pipeline: Pipeline, partitions: Mapping[int, in
     """
     if pipeline.stateful and not sample.whole:
         problem = f"{pipeline.name} keeps state: a result may count records of any key and partition"
-        raise RefusedError("sample", problem, "Replay it whole")
+        raise RefusedError("sample", problem, "Replay it completely")
     unknown = [p for p in sample.partitions if p not in partitions]
     if unknown:
-        raise RefusedError("partitions", f"{pipeline.source_topic} has no partition {unknown[0]}", "Mend the list")
+        raise RefusedError("partitions", f"{pipeline.source_topic} has no partition {unknown[0]}", "Fix the list")
 
 
 def range_of(night: Night, known: Sequence[Known], at_start: Vector, at_end: Vector, replayable: Vector) -> Ranges:

@@ -155,7 +155,7 @@ def from_spark_json(text: str, topic: str, field: str) -> Vector:
         field: Name of the parameter, for the error.
 
     Raises:
-        RefusedError: Not JSON, another topic, a partition or an offset that is no whole number.
+        RefusedError: Not JSON, another topic, a partition or an offset that is not an integer.
     """
     example = to_spark_json(topic, {0: 23, 1: 0})
     try:
@@ -179,5 +179,5 @@ def topic_of(text: str) -> str:
 def _whole(value: object, field: str, example: str) -> int:
     number = int(str(value)) if _WHOLE.fullmatch(str(value)) else None
     if number is None or number < -2:
-        raise RefusedError(field, f"{value!r} is no partition or offset", f"Write whole numbers, as in {example}")
+        raise RefusedError(field, f"{value!r} is no partition or offset", f"Write integers, as in {example}")
     return number

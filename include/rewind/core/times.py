@@ -27,13 +27,13 @@ def parse_instant(text: str, field: str) -> datetime:
     try:
         value = datetime.fromisoformat(text)
     except ValueError as error:
-        raise RefusedError(field, f"{text!r} is no instant ({error})", example) from None
+        raise RefusedError(field, f"{text!r} is not an ISO-8601 timestamp ({error})", example) from None
     if value.tzinfo is None:
         raise RefusedError(field, f"{text!r} has no time zone", example)
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise RefusedError(field, f"{text!r} is no instant of the calendar in UTC", example) from None
+        raise RefusedError(field, f"{text!r} is not a date of the calendar in UTC", example) from None
 
 
 def parse_duration(text: str, field: str) -> timedelta:
@@ -44,7 +44,7 @@ def parse_duration(text: str, field: str) -> timedelta:
     """
     match = re.fullmatch(DURATION, text)
     if match is None:
-        raise RefusedError(field, f"{text!r} is no duration", "Write P9D, PT1H, PT90S or P1DT12H")
+        raise RefusedError(field, f"{text!r} is not an ISO-8601 duration", "Write P9D, PT1H, PT90S or P1DT12H")
     parts = {unit: int(number) for unit, number in zip(_UNITS, match.groups(), strict=True) if number}
     try:
         length = timedelta(**parts)

@@ -44,6 +44,6 @@ def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
     try:
         body = json.loads(path.read_text())
     except (ValueError, OSError, RecursionError) as error:
-        raise RefusedError(f"{folder.name}.{FILE}", f"is no JSON ({error})", "Mend it") from None
+        raise RefusedError(f"{folder.name}.{FILE}", f"is not valid JSON ({error})", "Fix it") from None
     check(body, SCHEMA, FILE)
     return {name: [{"type": e["type"], "kwargs": e.get("kwargs", {})} for e in listed] for name, listed in body.items()}

@@ -17,6 +17,8 @@ from rewind.core.planning import requested_range
 
 POSITION, REPLAY, ORIGIN, DURATION = "rewind-position", "rewind-replay", "rewind-origin", "rewind-duration"
 """Formats of texts: what their patterns cannot tell, such as whether there is such a day."""
+FIELDS = "docs/pipeline-yaml.md lists the fields"
+"""What to do where a schema says no more than that a value does not fit."""
 
 
 def check(body: Any, schema: Mapping[str, Any], field: str) -> None:
@@ -45,7 +47,7 @@ def _refused(error: ValidationError, where: str) -> RefusedError:
         unknown = next(str(name) for name in cast("Mapping[str, Any]", error.instance) if name not in known)
         return RefusedError(where, error.message, meant(unknown, known))
     problem = f"{error.instance!r} is no such text" if error.validator == "pattern" else error.message
-    cure = f"Give {violated['expects']}" if "expects" in violated else "docs/pipeline-yaml.md lists the fields"
+    cure = f"Give {violated['expects']}" if "expects" in violated else FIELDS
     return RefusedError(where, problem, cure)
 
 

@@ -10,10 +10,11 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rewind.core.errors import RefusedError
+from rewind.declared.json_schema import FIELDS
 from rewind.declared.pipeline_schema import SCHEMA
 
 FILE = "pipeline.yaml"
-_WORDS = {"string": "a text", "boolean": "true or false", "integer": "a whole number", "number": "a number"}
+_WORDS = {"string": "a text", "boolean": "true or false", "integer": "an integer", "number": "a number"}
 _BOUNDS = (("minimum", "from {}"), ("exclusiveMinimum", "above {}"), ("maximum", "up to {}"))
 _UNEXPECTED = re.compile(r"\('?([^',]+)'?.* (?:was|were) unexpected\)")
 _COLON = "mapping values are not allowed"
@@ -33,16 +34,15 @@ def located(name: str, text: str, refused: RefusedError) -> RefusedError:
     root = yaml.compose(text, yaml.SafeLoader)
     line = 1 if root is None else _line(root, path, refused.problem)
     where = f"{name}/{FILE}:{line}"
-    # What JSON schema finds has no cure of its own.
-    words = expected(_schema(path)) if refused.cure.startswith("Mend it") else ""
+    words = expected(_schema(path)) if refused.cure == FIELDS else ""
     field = f"{where}: {'.'.join(path)}" if path else where
     return RefusedError(field, refused.problem, f"Expected {words}" if words else refused.cure)
 
 
 def unreadable(name: str, text: str, error: Exception) -> RefusedError:
-    """Return the refusal of a text that is no YAML, with file, line and column where they are known."""
+    """Return the refusal of a text that is not valid YAML, with file, line and column where they are known."""
     mark = getattr(error, "problem_mark", None)
-    place, problem, cure = "", str(error), "Mend it"
+    place, problem, cure = "", str(error), "Fix it"
     if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
         place = f":{mark.line + 1}:{mark.column + 1}"
         begun = f"{error.context} from line {error.context_mark.line + 1} on" if error.context_mark else error.context
@@ -57,7 +57,7 @@ def unreadable(name: str, text: str, error: Exception) -> RefusedError:
         problem = "it is nested too deeply"
     elif isinstance(error, ValueError):
         place = next((f":{line}" for line in _unreadable_values(text)), "")
-    return RefusedError(f"{name}/{FILE}{place}", f"is no YAML ({' '.join(problem.split())})", cure)
+    return RefusedError(f"{name}/{FILE}{place}", f"is not valid YAML ({' '.join(problem.split())})", cure)
 
 
 def expected(schema: Mapping[str, Any]) -> str:

@@ -180,7 +180,9 @@ def _row_rules(declared: Sequence[Mapping[str, Any]]) -> tuple[RowRule, ...]:
         if rule.label in [other.label for other in found[:number]]:
             raise RefusedError(field, f"{rule.label} stands twice", "Leave it once")
         if rule.most is not None and rule.most < rule.least:
-            raise RefusedError(field, f"most {rule.most} is below least {rule.least}", "Exchange them")
+            raise RefusedError(
+                field, f"most {rule.most} is below least {rule.least}", "Swap them: the end must be after the start"
+            )
     return found
 
 
@@ -204,9 +206,10 @@ def _stateful(body: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     missing = [name for name in _OF_STATEFUL if not declared[name]]
     if missing:
-        raise RefusedError(f"pipeline.yaml.{missing[0]}", "is required of a stateful pipeline", "docs/pipeline-yaml.md explains it")
+        where = "docs/pipeline-yaml.md explains it"
+        raise RefusedError(f"pipeline.yaml.{missing[0]}", "is required of a stateful pipeline", where)
     if body.get("several_rows"):
-        problem = "numbers the rows of one record, and a stateful pipeline's rows are told by their key"
+        problem = "numbers the rows of one record, and a stateful pipeline's rows are matched by their key"
         raise RefusedError("pipeline.yaml.several_rows", problem, "Leave it out")
     if body["state_horizon"] != UNBOUNDED:
         times.parse_duration(body["state_horizon"], "state_horizon")

@@ -103,7 +103,7 @@ def begin(connection: Connection, night: Night, ranges: Ranges, run_id: str, job
     Nights of the pipeline that were left running are told as such: nobody will answer for them any more.
     """
     left = (_table.c.pipeline == night.pipeline) & (_table.c.state == nights.RUNNING)
-    told = {"state": nights.ERROR, "reason": "its run ended without an answer: clear it to replay the night again"}
+    told = {"state": nights.ERROR, "reason": "its run ended without an answer: clear it to replay it again"}
     connection.execute(update(_table).where(left).values(**told, ended_at=now()))
     found = _insert(connection, night, ranges)
     values = {"state": nights.RUNNING, "attempt": found.attempt + 1, "run_id": run_id, "job_id": job_id}

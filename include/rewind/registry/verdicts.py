@@ -173,7 +173,7 @@ def check_approvable(verdict: Verdict, person: str, reason: str) -> None:
     """
     if verdict.verdict == lifecycle.ERROR:
         raise RefusedError(
-            "answer", f"the verdict is an error ({verdict.reason})", "Mend the cause and run validate again"
+            "answer", f"the verdict is an error ({verdict.reason})", "Fix the cause and run validate again"
         )
     if needs_reason(verdict) and (not person or not reason.strip()):
         what = "a failed verdict" if verdict.verdict == lifecycle.FAIL else f"a verdict of which {comparing.NOTHING}"

@@ -100,7 +100,7 @@ def retire_and_collect(settings: Settings, job_id: str) -> list[dict[str, str]]:
         until = generations.grace_until(connection, job_id)
         if state == lifecycle.STANDBY:
             if not _grace_is_over(until, job_id in rewinds.watched_standbys(connection)):
-                raise RefusedError("job_id", f"{job_id} stands by until {until}Z", "Wait, or switch again")
+                raise RefusedError("job_id", f"{job_id} is standby until {until}Z", "Wait, or switch again")
             _check_clock(connection)
             streams.wish(connection, job_id, streams.GENERATION, streams.DRAIN)
     if state == lifecycle.STANDBY:

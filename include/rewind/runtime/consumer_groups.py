@@ -26,7 +26,7 @@ from rewind.registry.database import now, reading, vector_from_json, writing
 from rewind.runtime import ownership
 
 PLANNED, MOVED, REFUSED = "planned", "moved", "refused"
-MEMBERS_CURE = "Stop its consumers; they go on where they are told once it is moved"
+MEMBERS_CURE = "Stop its consumers; they resume at the new position once it is moved"
 
 _table = schema.consumer_moves
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def sides(connection: Connection, pipeline: str, from_job: str, to_job: str) -> 
     else:
         standbys = generations.in_state(connection, pipeline, lifecycle.STANDBY)
         if not standbys:
-            raise RefusedError("from_job", f"{pipeline} has no job that stands by", "Name the job that was read")
+            raise RefusedError("from_job", f"{pipeline} has no standby", "Name the job that was read")
         old = standbys[-1]
     if old == new:
         raise RefusedError("from_job", f"is {new.job_id}, as to_job", "Name two jobs")
@@ -167,7 +167,9 @@ def _check_pointer(connection: Connection, pipeline: str, move: Move) -> None:
     found = generations.live(connection, pipeline)
     if found is None or found[0].job_id != move.to_job:
         where = found[0].job_id if found else "nowhere"
-        raise RefusedError("consumer_groups", f"the pointer is at {where}, not {move.to_job}", "Look, and move it anew")
+        raise RefusedError(
+            "consumer_groups", f"the pointer is at {where}, not {move.to_job}", "Look, and move it again"
+        )
 
 
 def _check_resting(broker: Groups, group: str) -> None:
@@ -179,7 +181,7 @@ def _check_resting(broker: Groups, group: str) -> None:
 def _check_unmoved(move: Move, at: Vector) -> None:
     if at != move.before:
         problem = f"{move.group} was moved on {move.to_topic} by somebody else, to {at}"
-        raise RefusedError("consumer_groups", problem, "Look at who did; move it anew if that was wrong")
+        raise RefusedError("consumer_groups", problem, "Look at who did; move it again if that was wrong")
 
 
 def _newest_start(connection: Connection, group: str, topic: str) -> Vector:

@@ -59,8 +59,8 @@ def find(connection: Connection, pipeline: str, wanted: str = "") -> Target:
     kept = [job for job in generations.in_state(connection, pipeline, lifecycle.STANDBY) if _kept(connection, job)]
     chosen = [job for job in kept if not wanted or job.job_id == wanted]
     if not chosen:
-        problem = f"{wanted} does not stand by" if wanted else f"{pipeline} has no job that stands by"
-        raise RefusedError("to", f"{problem}, or its grace period is over", "Rewind the pipeline to answer anew")
+        problem = f"{wanted} is not standby" if wanted else f"{pipeline} has no standby"
+        raise RefusedError("to", f"{problem}, or its grace period is over", "Rewind the pipeline to answer again")
     # A new cut-over ends the grace of all but the newest, so that there is one; the newest is the last made.
     standby = chosen[-1]
     _check_running(connection, standby.job_id)
@@ -117,7 +117,7 @@ def switch(connection: Connection, rollback_id: str, target: Target, reason: str
         RefusedError: The standby is being retired, or has no driver.
     """
     if find(connection, target.pipeline, target.standby_job_id) != target:
-        raise WorldMovedError("pipeline", f"the pointer of {target.pipeline} has moved", "Look, and roll back anew")
+        raise WorldMovedError("pipeline", f"the pointer of {target.pipeline} has moved", "Look, and roll back again")
     old, new = target.live_job_id, target.standby_job_id
     epoch = generations.switch(connection, target.pipeline, old, new, target.epoch, grace)
     generations.set_grace(connection, new, None)
@@ -137,7 +137,7 @@ def _kept(connection: Connection, job: Generation) -> bool:
 def _check_running(connection: Connection, job_id: str) -> None:
     stream, lease = streams.read(connection, job_id), leases.read(connection, job_id)
     if stream is None or stream.wish != streams.RUN:
-        problem = f"{job_id} was wished to drain"
+        problem = f"{job_id} has been asked to drain"
     elif lease is None or lease.holder is None or not leases.alive(lease.holder):
         problem = f"{job_id} has no living driver"
     else:

@@ -62,7 +62,7 @@ def delete(settings: Settings, name: str, table_id: str | None) -> bool:
             problem = f"table {name} holds commits, and its id is not recorded"
             raise RefusedError("manifest", problem, "Delete it by hand if it is yours")
     elif id_of(settings, name) != table_id:
-        problem = f"table {name} has the id {id_of(settings, name)}, not {table_id}: somebody made it anew"
+        problem = f"table {name} has the id {id_of(settings, name)}, not {table_id}: somebody recreated it"
         raise RefusedError("manifest", problem, "Delete it by hand if it is yours")
     # The mark goes last: until then it tells whose the rest is, to whoever goes on with it.
     for each in sorted(place.iterdir(), key=lambda path: path.name == _MARK):

@@ -150,7 +150,7 @@ def _for_a_person(view: RewindView, _job: Job | None, _now: datetime) -> str:
     if view.approval is not None:
         return "it was rejected: abort it" if view.approval.answer == "reject" else ""
     if view.verdict.verdict == lifecycle.ERROR:
-        return f"the verdict is an error ({view.verdict.reason}): mend the cause and clear validate"
+        return f"the verdict is an error ({view.verdict.reason}): fix the cause and clear validate"
     automatic = view.plan.request.auto_approve and view.verdict.verdict == lifecycle.PASS
     nothing = f" ({comparing.NOTHING})" if view.verdict.verdict == lifecycle.UNCOMPARED else ""
     return "" if automatic else f"verdict {view.verdict.verdict}{nothing}: answer its approve task in Airflow"

@@ -13,7 +13,7 @@ from rewind.core.model import Batch
 from rewind.core.times import format_instant
 from rewind.registry import progress
 
-FED = "Records come in, but none of later event time: mend the producers' clocks, or what logic.py takes as event time"
+FED = "Records come in, but none of later event time: fix the producers' clocks, or what logic.py takes as event time"
 SILENT = "No records come in: look at the producers; one record of the present time in each partition closes the rest"
 STILL = timedelta(minutes=1)
 """A watermark that has not risen for longer is told to be stuck."""

@@ -78,7 +78,7 @@ def _differences(
     try:
         return differences(versions[0], versions[1]), ""
     except RefusedError as unknown:
-        return [], f"what differs cannot be told: {unknown}"
+        return [], f"what differs cannot be shown: {unknown}"
 
 
 def _version(made: Generation, listed: dict[str, str]) -> Version:

@@ -83,8 +83,8 @@ def _standby(pipeline: PipelineView, rewind: RewindView) -> str:
     """Return what the job that is replaced does then: without a driver it answers nothing."""
     old = next((job for job in pipeline.jobs if job.job_id == rewind.live_job_id), None)
     if old is None or old.driver.state in DRIVEN:
-        return f"stands by for {rewind.plan.request.grace_seconds} s"
-    return f"has no driver ({old.driver.state}): it does not stand by, and a rollback is refused until it runs"
+        return f"is standby for {rewind.plan.request.grace_seconds} s"
+    return f"has no driver ({old.driver.state}): it is not standby, and a rollback is refused until it runs"
 
 
 def _pace(rewind: RewindView) -> tuple[Offer, ...]:
@@ -102,9 +102,7 @@ def _ends(pipeline: PipelineView, rewind: RewindView) -> tuple[Offer, ...]:
         text = f"{rewind.job_id} is stopped and all that this rewind made is deleted. Live is untouched."
         return (Offer(ABORT, "Abort", text, OPTIONAL),)
     if rewind.step("observe").state == RUNNING:
-        text = (
-            "The observation ends at its next look, and the rewind with it. The old job stands by until its grace ends."
-        )
+        text = "The observation ends at its next look, and the rewind with it. The old job is standby until grace ends."
         return (Offer(FINISH, "Finish now", text, NOTHING),)
     return ()
 
@@ -115,6 +113,6 @@ def _way_back(pipeline: PipelineView, rewind: RewindView) -> tuple[Offer, ...]:
         return ()
     text = (
         f"{old.job_id} becomes live again within a minute, once it has passed what {rewind.job_id} has answered. "
-        f"{rewind.job_id} stands by. Readers go back to {old.output_topic}."
+        f"{rewind.job_id} becomes standby. Readers go back to {old.output_topic}."
     )
     return (Offer(ROLL_BACK, "Roll back", text, OPTIONAL),)

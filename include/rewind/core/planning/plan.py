@@ -233,7 +233,7 @@ def explain(plan: Plan) -> list[str]:
     ]
     lines += [f"  differs  {d.what}: {d.live or 'absent'} -> {d.candidate or 'absent'}" for d in plan.differences]
     if any(difference.what == "state" for difference in plan.differences):
-        lines.append(f"           {plan.live_job_id} could not go on with this code; beside it, the state is made anew")
+        lines.append(f"           {plan.live_job_id} could not go on with this code; beside it, the state is rebuilt")
     lines += [
         f"  gap      partition {p} [{r.start}, {r.end}) accepted" for p, rs in plan.accepted_gaps.items() for r in rs
     ]

@@ -167,7 +167,9 @@ def still_holds(plan: Plan, pipeline: Pipeline, code: Code, world: World) -> lis
     if pipeline.frozen() != plan.config:
         moved.append("the configuration has changed")
     if moved:
-        raise WorldMovedError("apply_plan", f"the world has moved: {'; '.join(moved)}", "Make a new plan")
+        raise WorldMovedError(
+            "apply_plan", f"the plan is stale, since what it assumes has changed: {'; '.join(moved)}", "Make a new plan"
+        )
     _outputs(pipeline, plan.job_id, world)
     return [line for line in _warnings(plan, live, topic, _mirror(topic, world), world) if line not in plan.warnings]
 
@@ -228,7 +230,7 @@ def _topic(pipeline: Pipeline, live: Generation, world: World) -> Topic:
     topic = world.broker.topic(pipeline.source_topic)
     if topic is None:
         raise RefusedError(
-            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
+            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or fix the name"
         )
     if topic.id != live.topic_id:
         raise RefusedError(

@@ -183,7 +183,7 @@ def check_reader(broker: BrokerReader, group: str, topic: str) -> Vector:
     """
     read = broker.group_offsets(group, topic)
     if not read:
-        cure = "Mend the name, or leave it out: it never read that output"
+        cure = "Fix the name, or leave it out: it never read that output"
         raise RefusedError("consumer_groups", f"{group} has no position on {topic}", cure)
     return read
 

@@ -54,6 +54,6 @@ def read_for(sight: Sight) -> tuple[Vector, Vector]:
 def _instant(text: str, field: str, topic: str, now: datetime) -> int:
     found = requested_range.parse(text, topic, field, now)
     if not isinstance(found, requested_range.At):
-        problem = f"{text!r} is no instant, and results are repaired by their event time"
+        problem = f"{text!r} is not a timestamp, and results are repaired by their event time"
         raise RefusedError(field, problem, "Write it as 2025-09-04T07:00:00Z")
     return int(found.instant.timestamp() * 1000)

@@ -81,7 +81,7 @@ def parse(text: str, topic: str, field: str, now: datetime) -> Asked:
         return At(now - times.parse_duration(text, field))
     if text[:1].isdigit():
         return At(times.parse_instant(text, field))
-    raise RefusedError(field, f"{text!r} is no position", f"Write {FORMS}")
+    raise RefusedError(field, f"{text!r} is not a position", f"Write {FORMS}")
 
 
 def check(text: str, field: str) -> None:
@@ -101,7 +101,7 @@ def check_replay(text: str, field: str) -> None:
     """
     parse(text, topic_of(text), field, _ANY_TIME)
     if not re.fullmatch(REPLAY, text.strip()):
-        raise RefusedError(field, f"{text!r} is no position of a consumer group", f"Write {REPLAY_FORMS}")
+        raise RefusedError(field, f"{text!r} is not a position of a consumer group", f"Write {REPLAY_FORMS}")
 
 
 def check_origin(text: str, field: str) -> None:
@@ -118,4 +118,4 @@ def _shift(text: str, field: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise RefusedError(field, f"{text!r} is no whole number", "Write shift-by:-1000") from None
+        raise RefusedError(field, f"{text!r} is not an integer", "Write shift-by:-1000") from None

@@ -58,7 +58,7 @@ def begin(
         raise RefusedError("from", problem, "Rewind from earliest")
     opened = history.batch_reaching(live.job_id, asked) or history.newest_batch(live.job_id)
     if opened is None or not reached(asked, live.start):
-        problem = f"no batch of {live.job_id}, which began at {live.start}, tells what was open there"
+        problem = f"no batch of {live.job_id}, which began at {live.start}, shows what was open there"
         raise RefusedError("from", problem, "Rewind from earliest, or from where live began")
     before = history.last_batch_closing(live.job_id, opened.closing_watermark - horizon)
     if before is not None and before.closing_watermark > 0:

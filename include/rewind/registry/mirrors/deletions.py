@@ -40,7 +40,7 @@ def look(connection: Connection, topic: str, partition: int, start: int, end: in
         raise RefusedError("to", f"[{start}, {end}) is no range of offsets", "Name the offset after the last one")
     topic_id = mirror_log.newest_id(connection, topic)
     if topic_id is None:
-        raise RefusedError("topic", f"{topic!r} has no mirror", "Mend the name; `rewind status` shows the mirrors")
+        raise RefusedError("topic", f"{topic!r} has no mirror", "Fix the name; `rewind status` shows the mirrors")
     wanted = OffsetRange(start, end)
     commits = mirror_log.commits(connection, topic, topic_id)
     covered = merged(commit.ranges[partition] for commit in commits if partition in commit.ranges)

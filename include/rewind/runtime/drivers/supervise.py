@@ -216,7 +216,7 @@ def stop_all(settings: Settings, timeout: float = 40) -> None:
 
 
 def end(settings: Settings, owner: str, timeout: float = 90) -> None:
-    """Wait until the driver of a stream that was wished to drain has ended.
+    """Wait until the driver of a stream that has been asked to drain has ended.
 
     Raises:
         RetryError: It lives on.
@@ -297,7 +297,7 @@ def _blocked(stream: Stream) -> Sighting | None:
     if stream.wish == streams.DRAIN:
         return Sighting(DRAINED, f"{stream.owner}: drained")
     if stream.quarantined_at is not None:
-        cure = "mend the cause, then wish it to run again (`python -m rewind run`)"
+        cure = "fix the cause, then start it again (`python -m rewind run`)"
         return Sighting(
             QUARANTINED, f"{stream.owner}: quarantined after {stream.failures} failures; {cure}; {stream.cause}"
         )

@@ -163,7 +163,11 @@ class Broker:
                 return False
             found = topic_id_text(described["topic_id"])
             if found != topic_id:
-                raise RefusedError("topic", f"{name} has id {found}, not {topic_id}", "It is another's topic now: look")
+                raise RefusedError(
+                    "topic",
+                    f"{name} has id {found}, not {topic_id}",
+                    "The topic was recreated by somebody else; see who owns it",
+                )
             try:
                 admin.delete_topics([uuid.UUID(bytes=_id_bytes(topic_id))])
             except (UnknownTopicIdError, UnknownTopicOrPartitionError):

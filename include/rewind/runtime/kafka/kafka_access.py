@@ -122,7 +122,7 @@ def _parsed(path: Path) -> dict[str, str]:
     except ValueError:
         raise RefusedError(FIELD, f"{path} is not JSON", "Write one JSON object of client options") from None
     if not isinstance(options, dict):
-        raise RefusedError(FIELD, f"{path} is no JSON object", "Write one JSON object of client options")
+        raise RefusedError(FIELD, f"{path} is not a JSON object", "Write one JSON object of client options")
     for name, value in options.items():
         if name not in OPTIONS:
             raise RefusedError(FIELD, f"{name} may not be set", meant(name, OPTIONS))
@@ -147,7 +147,7 @@ def _check_protocol(given: Mapping[str, str]) -> None:
         needed = (*needed, "ssl_certfile", "ssl_keyfile")
     if useless:
         told = f"{useless[0]} has no meaning with {protocol}{f' and {mechanism}' if mechanism else ''}"
-        raise RefusedError(FIELD, told, "Take it out, or mend security_protocol and sasl_mechanism")
+        raise RefusedError(FIELD, told, "Take it out, or fix security_protocol and sasl_mechanism")
     if lacking := [name for name in needed if name not in given]:
         raise RefusedError(FIELD, f"{lacking[0]} is not set", f"{mechanism or protocol} needs it")
     if mechanism == OAUTHBEARER and urlsplit(given["sasl_oauth_token_url"]).scheme not in ("http", "https"):
@@ -166,7 +166,7 @@ def _check_pem(name: str, path: Path) -> None:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise RefusedError(FIELD, f"{name} {path} cannot be read ({error.strerror})", "Mend the name") from None
+        raise RefusedError(FIELD, f"{name} {path} cannot be read ({error.strerror})", "Fix the name") from None
     if content[:4] == b"\xfe\xed\xfe\xed":
         into = f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
         raise RefusedError(
@@ -200,7 +200,7 @@ def _open_key(given: Mapping[str, str]) -> str:
         key = serialization.load_pem_private_key(Path(given["ssl_keyfile"]).read_bytes(), password)
     except (TypeError, ValueError) as error:
         raise RefusedError(
-            FIELD, f"ssl_keyfile cannot be opened: {error}", "Mend ssl_password, or leave it out"
+            FIELD, f"ssl_keyfile cannot be opened: {error}", "Fix ssl_password, or leave it out"
         ) from None
     how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return key.private_bytes(*how).decode()
@@ -270,7 +270,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
         except HTTPError as error:
             told = f"the endpoint of tokens {self._url} answers {error.code}"
             if error.code in (400, 401, 403):
-                cure = "Mend sasl_oauth_client_id and sasl_oauth_client_secret"
+                cure = "Fix sasl_oauth_client_id and sasl_oauth_client_secret"
                 raise RefusedError(FIELD, told, cure) from None
             raise RetryError(told) from None
         except (URLError, OSError, ValueError, KeyError, TypeError) as error:

@@ -32,7 +32,7 @@ class _ClosedError(Exception):
 
 
 def why_refused(options: Mapping[str, Any]) -> RefusedError | None:
-    """Return why a broker that listens lets no client in, by the setting that is to be mended.
+    """Return why a broker that listens lets no client in, by the setting that is to be fixed.
 
     None when nothing listens, or nothing of that kind is wrong.
 
@@ -92,7 +92,7 @@ class _Visit:
             # Whatever stands before a broker that is down may hang up as well.
             if not self._speaks_plainly():
                 raise
-            raise _refused(f"{self.broker} speaks no TLS", "Mend security_protocol, or the port") from None
+            raise _refused(f"{self.broker} speaks no TLS", "Fix security_protocol, or the port") from None
 
     def _context(self) -> ssl.SSLContext:
         context, given = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.options
@@ -103,7 +103,7 @@ class _Visit:
                 context.load_cert_chain(given["ssl_certfile"], given["ssl_keyfile"], given.get("ssl_password", ""))
             except ssl.SSLError:
                 told = "certificate and key do not belong together, or the key's password is wrong"
-                raise _refused(told, "Mend ssl_certfile, ssl_keyfile or ssl_password") from None
+                raise _refused(told, "Fix ssl_certfile, ssl_keyfile or ssl_password") from None
         return context
 
     def _speaks_plainly(self) -> bool:
@@ -130,7 +130,7 @@ class _Visit:
             problem, rest = _nullable(answer[2:])
             if code:
                 told = f"{self.broker} refuses the login by {mechanism}: {problem or 'without a reason'}"
-                raise _refused(told, f"Mend {_of_login(self.options)}")
+                raise _refused(told, f"Fix {_of_login(self.options)}")
             (length,) = struct.unpack_from(">i", rest)
             login.receive(rest[4 : 4 + length])
 

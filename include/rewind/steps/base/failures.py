@@ -53,7 +53,7 @@ KINDS = (
     Kind(
         tuple(f"org.apache.kafka.common.errors.{name}AuthenticationException" for name in ("Sasl", "Ssl")),
         QuarantineError,
-        "the broker refuses the login: mend REWIND_KAFKA_OPTIONS_FILE (docs/secure.md), then run this again",
+        "the broker refuses the login: fix REWIND_KAFKA_OPTIONS_FILE (docs/secure.md), then run this again",
     ),
     Kind(
         (

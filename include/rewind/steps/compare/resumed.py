@@ -71,7 +71,7 @@ def go_on(
     bounds = comparison.bounds_of(settings, live, candidate, before.frontier.closed)
     found = comparison.compared(spark, settings, live, candidate, came, bounds, before.frontier)
     if found.touched:
-        log.info("%d rows were written since of what was judged: both outputs are read whole", found.touched)
+        log.info("%d rows were written since of what was judged: both outputs are read completely", found.touched)
         return None
     return TakenUp(before, came, bounds, _together(before, found))
 

@@ -107,7 +107,7 @@ def compared(
         operators = state_store.operators(spark, _checkpoint(settings, live))
         session = beside(spark, pipeline, candidate.state_partitions, operators[0].partitions)
         work = _Work(session, settings, live, candidate, pipeline, scratch, operators, _present(jobs))
-        # What a crash leaves lies in the candidate's folder: the next comparison begins anew, and it is collected.
+        # What a crash leaves lies in the candidate's folder: the next comparison starts again, and it is collected.
         with side_effect("state.compare"):
             return _found(work, trusted_from, read)
     except (PySparkException, Py4JJavaError, FileNotFoundError) as error:

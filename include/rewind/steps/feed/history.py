@@ -72,7 +72,7 @@ class History:
             done = mirror_changes.said(self._watch.changes, version)
             raise IntegrityError(
                 f"mirror of {topic}: {done}. Version {version} no longer surely holds {'; '.join(parts)}: RESTORE it "
-                "to the version before, abort, and plan anew"
+                "to the version before, abort, and plan again"
             )
 
     def _counted(

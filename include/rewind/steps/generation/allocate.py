@@ -207,7 +207,7 @@ def refuse_foreign(name: str, topic_id: str | None, found: Topic | None) -> None
         return
     if topic_id is not None:
         raise RefusedError(
-            "output.topic", f"{name} was made anew by somebody: its id is {found.id}", "Look whose it is"
+            "output.topic", f"{name} was recreated by somebody: its id is {found.id}", "Look whose it is"
         )
     if any(found.latest.values()):
         raise RefusedError("output.topic", f"{name} holds records, and its id is not recorded", "Look whose it is")

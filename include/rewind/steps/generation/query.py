@@ -96,7 +96,7 @@ class KeyedQuery(Query):
         found = contract.state_shape(self._logic, pipeline, empty_stream(spark))
         if found != kept:
             problem = f"no longer fits the state of {generation.job_id}: it was kept as {kept}, and is read as {found}"
-            raise RefusedError("logic", problem, "Restore its bundle, or rewind in parallel: that makes the state anew")
+            raise RefusedError("logic", problem, "Restore its bundle, or rewind in parallel: that rebuilds the state")
 
     def over(self, records: DataFrame) -> DataStreamWriter:
         """Return the writer of the logic's results."""

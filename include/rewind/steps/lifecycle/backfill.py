@@ -252,7 +252,7 @@ def _topic(settings: Settings, work: Work) -> Topic:
     # As the mirror reads it: beyond an open transaction it cannot come, whatever the stream may read.
     found = Broker(settings).topic(work.plan.topic)
     if found is None or found.id != work.plan.topic_id:
-        raise RefusedError("source.topic", f"{work.plan.topic} was deleted or recreated", "Abort, then deploy anew")
+        raise RefusedError("source.topic", f"{work.plan.topic} was deleted or recreated", "Abort, then deploy again")
     return found
 
 

@@ -103,7 +103,7 @@ def _moved(settings: Settings, switch: Switch, recheck: Since) -> dict[str, Any]
         body |= {"recheck": dict(recheck.found.counts), "frontier": observation.to_json(recheck.frontier)}
         body |= {"possibly_repeated": {str(p): [r.start, r.end] for p, r in again.items()}}
         done = rewinds.fix(connection, switch.rewind_id, "cut_over", body)
-    log.info("%s is live at epoch %d, %s stands by", plan.job_id, epoch, plan.live_job_id)
+    log.info("%s is live at epoch %d, %s is standby", plan.job_id, epoch, plan.live_job_id)
     return dict(done)
 
 

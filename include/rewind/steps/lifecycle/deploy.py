@@ -116,7 +116,7 @@ def _source(settings: Settings, pipeline: Pipeline) -> Topic:
     topic = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
     if topic is None:
         raise RefusedError(
-            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
+            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or fix the name"
         )
     return topic
 

@@ -138,5 +138,5 @@ def _parameters(request: str) -> dict[str, Any]:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise RefusedError("request", f"{request!r} is no JSON object", "Give the parameters of the rewind DAG")
+        raise RefusedError("request", f"{request!r} is not a JSON object", "Give the parameters of the rewind DAG")
     return body

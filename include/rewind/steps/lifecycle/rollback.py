@@ -100,7 +100,7 @@ def _switched(
         with side_effect("pointer.roll_back"), writing(settings.registry_url) as connection:
             publishing.check_stopped(connection, sides.old, target.epoch, rollback_id)
             made = rollback.switch(connection, rollback_id, target, values["reason"] or "", grace)
-    log.info("%s is live at epoch %d again, %s stands by", made["to"], made["epoch"], made["from"])
+    log.info("%s is live at epoch %d again, %s is standby", made["to"], made["epoch"], made["from"])
     return made
 
 

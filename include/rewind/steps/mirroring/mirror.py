@@ -47,7 +47,7 @@ def run(settings: Settings, topic_name: str) -> None:
     with Guard(settings, owner) as guard:
         topic = Broker(settings).topic(topic_name)
         if topic is None:
-            raise RefusedError("source.topic", f"{topic_name!r} is not on the broker", "Create it, or mend the name")
+            raise RefusedError("source.topic", f"{topic_name!r} is not on the broker", "Create it, or fix the name")
         # The zone decides no byte; dates of ingest are UTC.
         spark = session(owner, "UTC")
         writer = Writer(spark, settings, topic)

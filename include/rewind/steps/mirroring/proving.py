@@ -58,7 +58,7 @@ def run(settings: Settings, topics: Sequence[str]) -> None:
     if damaged:
         raise IntegrityError(f"the mirrors of {', '.join(damaged)} are damaged: the lines above say where")
     if failed:
-        raise RetryError(f"not proven: {', '.join(failed)}")
+        raise RetryError(f"not verified: {', '.join(failed)}")
 
 
 def _mirrored_topics(settings: Settings) -> list[str]:
@@ -69,7 +69,7 @@ def _mirrored_topics(settings: Settings) -> list[str]:
 def _proven(spark: SparkSession, settings: Settings, name: str) -> str:
     topic = Broker(settings).topic(name)
     if topic is None:
-        raise RefusedError("topic", f"{name!r} is not on the broker", "Mend the name, or leave its mirror alone")
+        raise RefusedError("topic", f"{name!r} is not on the broker", "Fix the name, or leave its mirror alone")
     declared = pipelines.load_all(settings.pipelines)[0]
     transactional = any(one.transactional for one in declared if one.source_topic == name)
     source = Source(topic, transactional, from_kafka(spark, settings, topic))

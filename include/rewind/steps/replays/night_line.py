@@ -2,7 +2,7 @@
 
 Any record may count for its results. A replay from the beginning is right, and grows dearer each night; so a night
 leaves to the next one its checkpoint, the log of its feed without the records, what the registry knows of both, and its
-table of results, of which the open ones are taken over. Offsets join them: where they do not, the night begins anew.
+table of results, of which the open ones are taken over. Offsets join them: where they do not, the night starts again.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ class Line:
         with reading(self._settings.registry_url) as connection:
             ended = progress.position(connection, self.kept, {})
         if opened is None or not reached(starts(compared), ended):
-            log.info("%s begins anew: %s ended at %s", replay.job_id, self.kept, ended)
+            log.info("%s starts again: %s ended at %s", replay.job_id, self.kept, ended)
             return
         self._taken = True
-        log.info("%s goes on from %s, which ended at %s", replay.job_id, self.kept, ended)
+        log.info("%s resumes from %s, which ended at %s", replay.job_id, self.kept, ended)
         with side_effect("night.take_up"):
             self._copy(spark, replay, opened[0])
 
     def leave(self, recorded: Replayed, answer: Answer) -> str | None:
         """Return the night that the next one may go on from, or None; all others' remains can be deleted."""
         if answer.state not in rules.ANSWERED:
-            # What was taken up may be what is wrong: tried again, the night begins anew.
+            # What was taken up may be what is wrong: tried again, the night starts again.
             return None if self._taken else self.kept
         older = self._last is not None and recorded.end_at <= self._last.end_at
         if older or not _continues(self._live) or not total(answer.compared):

@@ -208,7 +208,10 @@ def _nothing(live: Generation, asked: Ranges, whole: Vector) -> tuple[str, str]:
     if not total(asked):
         return rules.NOTHING, "no record came"
     begins = {p: max(offset, whole.get(p, 0)) for p, offset in live.start.items()}
-    return rules.NOT_REPLAYED, f"nothing of it stands in the output of {live.job_id}, which is whole from {begins} on"
+    return (
+        rules.NOT_REPLAYED,
+        f"nothing of it stands in the output of {live.job_id}, which is complete from {begins} on",
+    )
 
 
 def _judged(answer: Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
@@ -218,7 +221,7 @@ def _judged(answer: Answer, pipeline: Pipeline, asked: int) -> tuple[str, str]:
     if volatile := findings.likely_volatile(answer.found):
         reason += f"; {', '.join(volatile)} differs in all rows: does it depend on a clock?"
     if answer.found.touched:
-        reason += f"{'; ' if reason else ''}{answer.found.touched} rows of earlier nights were written since, or again"
+        reason += f"{'; ' if reason else ''}{answer.found.touched} rows of earlier replays were written since, or again"
     if compared < asked:
         reason += f"{'; ' if reason else ''}{asked - compared} older offsets are not in the output of the live job"
     # Nothing on both sides is no sign of health; nobody is to be woken for it either.

@@ -143,7 +143,7 @@ class Driver:
             with reading(self._settings.registry_url) as connection:
                 found = streams.read(connection, self._source.owner)
         except RetryError as away:
-            log.warning("%s: no wish read: %s", self._source.owner, away)
+            log.warning("%s: desired state not read: %s", self._source.owner, away)
             return
         self._draining = found is not None and found.wish == streams.DRAIN
 
@@ -177,7 +177,7 @@ class Driver:
             self._events.put(_Committed(batch, None))
         found = checkpoint.logged(self._spark, self._source.checkpoint, last)
         if found is not None and found.source == checkpoint.FEED:
-            # The backfill records what it feeds, and a feed is no position in Kafka.
+            # The backfill records what it feeds, and a feed is not a position in Kafka.
             return
         self._events.put(_Committed(last, recorded))
 

@@ -96,7 +96,7 @@ def checked_topic(settings: Settings, pipeline: Pipeline, generation: Generation
     topic = Broker(settings, pipeline.isolation).topic(pipeline.source_topic)
     if topic is None:
         raise RefusedError(
-            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or mend the name"
+            "source.topic", f"{pipeline.source_topic!r} is not on the broker", "Create it, or fix the name"
         )
     if topic.id != generation.topic_id:
         with reading(settings.registry_url) as connection:

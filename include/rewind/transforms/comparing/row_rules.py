@@ -62,7 +62,7 @@ def _check(field: str, rule: str, empty: DataFrame) -> None:
         kind = empty.select(F.expr(rule)).schema.fields[0].dataType
     except PySparkException as error:
         told = str(error).partition("\n")[0]
-        cure = f"Mend it; it may ask {', '.join(empty.columns)}, the columns of the first two by live.<column>"
+        cure = f"Fix it; it may ask {', '.join(empty.columns)}, the columns of the first two by live.<column>"
         raise RefusedError(field, f"{rule!r} cannot be asked of both outputs: {told}", cure) from None
     if not isinstance(kind, BooleanType):
         raise RefusedError(field, f"{rule!r} is of type {kind.simpleString()}", "Make it a condition")

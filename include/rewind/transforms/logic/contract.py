@@ -71,7 +71,7 @@ def examine(logic: Logic, pipeline: Pipeline, empty: DataFrame) -> Contract:
         fitness.check(StructType(values), "logic", table=pipeline.output_format == DELTA)
     lacking = sorted(set(pipeline.output_key) - {field.name for field in values})
     if lacking:
-        raise RefusedError("output.key", f"transform() returns no {', '.join(lacking)}", "Return them, or mend the key")
+        raise RefusedError("output.key", f"transform() returns no {', '.join(lacking)}", "Return them, or fix the key")
     column_rules.check(pipeline.rules, StructType(values))
     spanned = isinstance(result.schema[SRC].dataType, ArrayType)
     if pipeline.stateful:
@@ -99,7 +99,9 @@ def _check_stateful(pipeline: Pipeline, columns: DataFrame, result: DataFrame, s
     try:
         kind = columns.select(F.expr(pipeline.closes_at)).schema.fields[0].dataType.typeName()
     except PySparkException as error:
-        raise RefusedError("closes_at", f"{pipeline.closes_at!r} is no SQL over the columns: {error}", CLOSES) from None
+        raise RefusedError(
+            "closes_at", f"{pipeline.closes_at!r} is not a valid SQL expression over the columns: {error}", CLOSES
+        ) from None
     if kind not in _TIMES:
         raise RefusedError("closes_at", f"{pipeline.closes_at!r} is of type {kind}", CLOSES)
 
