@@ -11,7 +11,7 @@ from rewind.steps.replays import nightly
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--job-id", required=True, help="the live job")
-    parser.add_argument("--start", required=True, help="first instant of the night, ISO 8601")
+    parser.add_argument("--start", required=True, help="first instant of what is replayed, ISO 8601")
     parser.add_argument("--end", required=True, help="instant after it")
     parser.add_argument("--zone", default="UTC", help="time zone of its date")
     parser.add_argument("--sample", default="{}", help=f"which records, as {EXAMPLE}")

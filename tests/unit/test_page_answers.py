@@ -69,7 +69,7 @@ def test_what_each_night_came_to(settings, state):
     ]
     last = stored[-1] if stored else None
     told_of = last is not None and last[1] in ("drifted", "error") and not card["active"]
-    assert (f"the night of {last[0]} {last[1]}" in card["answer"] if last else False) == told_of
+    assert (f"the nightly replay of {last[0]} {last[1]}" in card["answer"] if last else False) == told_of
 
 
 @pytest.mark.parametrize("state", STATES)

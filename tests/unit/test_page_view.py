@@ -98,12 +98,12 @@ ANSWERS = {
     ),
     "standby": (f"the driver of {CANDIDATE} is dead: no failure is known", "observe", ..., ["finish", "roll_back"]),
     "drifted night": (
-        f"{LIVE} is live; the night of 2025-09-06 drifted in visited_page: 3 changed {HOSTILE}",
+        f"{LIVE} is live; the nightly replay of 2025-09-06 drifted in visited_page: 3 changed {HOSTILE}",
         None,
         None,
         [],
     ),
-    "night without an answer": (f"{LIVE} is live; the night of 2025-09-06 error: {HOSTILE}", None, None, []),
+    "night without an answer": (f"{LIVE} is live; the nightly replay of 2025-09-06 error: {HOSTILE}", None, None, []),
     "running night": (f"{LIVE} is live", None, None, []),
     "aborted": (DEAD, None, "", []),
 }

@@ -195,7 +195,7 @@ def of_shared(settings: Settings, name: str) -> Watch:
         return entry.operation == "MERGE" and by_key and "_version" in str(entry.parameters.get("matchedPredicates"))
 
     path = str(tables.path(settings, name))
-    cure = "rewind the pipeline: at its cut-over the whole output is merged again"
+    cure = "rewind the pipeline: at its cut-over the complete output is merged again"
     return Watch(settings, Watched(name, tables.id_of(settings, name) or "", path, ours, cure))
 
 

@@ -17,7 +17,7 @@ MOST = 30
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     listed = subparsers.add_parser(
-        "nights", parents=[output.FORM], help="what nightly replays found, newest first; missed nights too"
+        "nights", parents=[output.FORM], help="what nightly replays found, newest first; missed ones too"
     )
     listed.add_argument("pipeline", nargs="?", default="", help="of which pipeline; without it of all")
     listed.add_argument("--newest", type=int, default=MOST, help=f"how many (default {MOST})")

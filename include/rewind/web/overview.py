@@ -65,7 +65,7 @@ def answer(view: PipelineView, live: Job | None, active: RewindView | None) -> s
 
 def _drift(view: PipelineView) -> str:
     last = last_answer(view.nights)
-    return f"the night of {last.told()}" if last is not None and last.state in (DRIFTED, ERROR) else ""
+    return f"the nightly replay of {last.told()}" if last is not None and last.state in (DRIFTED, ERROR) else ""
 
 
 def step_of(rewind: RewindView) -> str:

@@ -101,8 +101,8 @@ def _added(facts: Facts) -> Iterable[str]:
 def _exactness(facts: Facts) -> Iterable[str]:
     if not facts.live.declared.exact and not facts.repair:
         yield (
-            f"{facts.live.job_id} was made before values were read exactly: the candidate rejects texts that are no "
-            "instant, numbers beyond their type and bytes behind the object, and keeps microseconds (docs/values.md)"
+            f"{facts.live.job_id} was made before values were read exactly: the candidate rejects texts that are not "
+            "timestamps, numbers beyond their type and bytes behind the object, and keeps microseconds (docs/values.md)"
         )
 
 

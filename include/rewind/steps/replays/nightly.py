@@ -164,7 +164,7 @@ def _begun(
         ranges = rules.range_of(night, known, at[night.start], at[night.end], replayable)
         begun = nightly_replays.begin(connection, night, ranges, asked.run_id, live.job_id)
     log.info(
-        "%s: night %s, attempt %d, %s: %s",
+        "%s: nightly replay of %s, attempt %d, %s: %s",
         begun.replay_id,
         begun.label,
         begun.attempt,
