@@ -62,6 +62,7 @@ def write(url: str, name: str) -> None:
         own(connection, name)
 
 
+@pytest.mark.shows("house", show_5_writes_of_a_reading="refused by the database")
 def test_a_reader_cannot_write_and_its_connection_can_again(url):
     with pytest.raises((RetryError, DBAPIError), match=r"(?i)read-?only"), reading(url) as connection:
         connection.execute(text("DELETE FROM manifest"))

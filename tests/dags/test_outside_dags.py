@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from rewind.core.planning import stages
@@ -12,6 +13,7 @@ from tests.support import outside
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 
 
+@pytest.mark.shows("house", show_7_ids_of_dags_that_differ_and_are_not_listed=0)
 def test_ids_of_dags_tasks_and_assets_are_as_they_were(installation):
     bag = DagBag(str(DAGS))
     assert bag.import_errors == {}

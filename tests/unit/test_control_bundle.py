@@ -152,6 +152,7 @@ def changed_by(settings, checkout, name):
     return [sample for sample in SAMPLES if bundle.build(settings, sample).hash != before[sample]]
 
 
+@pytest.mark.shows("house", show_2_bundles_changed_by_what_only_people_see=0)
 def test_what_only_people_see_changes_no_bundle(settings, checkout):
     settings = replace(settings, pipelines=checkout / "pipelines")
     assert [name for name in SEEN_BY_PEOPLE_ALONE if changed_by(settings, checkout, name)] == []

@@ -164,6 +164,7 @@ def test_every_folder_of_the_package_is_a_room():
     assert found == set(ROOMS) | {package_of(room) for room in ROOMS}
 
 
+@pytest.mark.shows("house", show_1_arrows_up_or_cycles=0)
 def test_no_room_is_imported_by_one_below_it():
     """The rooms have an order: what may be imported never leads back."""
     done: set[str] = set()
@@ -173,6 +174,7 @@ def test_no_room_is_imported_by_one_below_it():
         done |= ready
 
 
+@pytest.mark.shows("house", show_1_most_modules_of_a_room=MOST_MODULES)
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_room_is_too_full_to_find_a_module_in(room):
     assert len([path for path in folder_of(room).glob("*.py") if path.name != "__init__.py"]) <= MOST_MODULES
@@ -182,6 +184,7 @@ NO_STEP_OF_ITS_OWN = {"go_on", "start_candidate", "catch_up", "approve", "announ
 """Tasks of the lifecycle's DAG that submit nothing to Spark: they wait, ask or start another DAG."""
 
 
+@pytest.mark.shows("house", show_1_steps_that_are_no_file_of_their_task=0)
 def test_each_step_of_the_lifecycle_is_a_file_named_as_its_task():
     source = (PROJECT / "dags" / "rewinds.py").read_text()
     tasks = set(re.findall(r'task_id="(\w+)"', source)) - NO_STEP_OF_ITS_OWN

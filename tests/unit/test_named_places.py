@@ -71,11 +71,13 @@ def missing(path: Path) -> Iterator[str]:
             yield dotted
 
 
+@pytest.mark.shows("house", show_1_places_of_documents_that_are_not_there=0)
 @pytest.mark.parametrize("path", documents(), ids=lambda p: p.name)
 def test_what_a_document_names_is_there(path):
     assert sorted(missing(path)) == []
 
 
+@pytest.mark.shows("house", show_1_places_of_comments_that_are_not_there=0)
 def test_what_comments_and_docstrings_name_is_there():
     assert {p.relative_to(PROJECT).as_posix(): found for p in sources() if (found := sorted(missing(p)))} == {}
 

@@ -81,6 +81,7 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
 }
 
 
+@pytest.mark.shows("house", show_7_lines_that_differ_and_are_not_listed=0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_others_rely_on_is_there_as_it_was(kind):
     assert outside.changed(kind, KINDS[kind]()) == ([], [])

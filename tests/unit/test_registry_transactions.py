@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support import registry_calls
 from tests.support.registry_calls import Source
 
 
+@pytest.mark.shows("house", show_5_transactions_opened_for_what_they_do_not=0)
 def test_each_transaction_of_the_product_is_opened_for_what_it_does():
     sites = list(Source().sites())
     assert len(sites) > 150
