@@ -41,6 +41,6 @@ def test_shows_5_writers_beside_fifty_polled_pipelines(figure: Figure, tmp_path:
     assert max(longest["after"]) <= MOST_MILLISECONDS
 
 
-@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="docs, page and names are not held to the glossary")
-def test_shows_6_docs_page_and_names_use_the_words_of_the_field() -> None:
+@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="names in the code are not held to the glossary")
+def test_shows_6_names_use_the_words_of_the_field() -> None:
     raise NotImplementedError

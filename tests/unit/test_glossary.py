@@ -64,6 +64,34 @@ def found() -> list[tuple[str, str, str]]:
     return [(at, word, text) for at, text in messages() for word, old in WORDS.items() if re.search(old, text)]
 
 
+CODE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)|(?<!\*)\*[^*\n]+\*(?!\*)", re.DOTALL)
+"""What of a document is no prose: code, links' targets, and words of the product that it shows in italics."""
+TEMPLATE = re.compile(r"`[^`\n]*`")
+
+
+def prose() -> Iterator[tuple[str, str]]:
+    """Return the lines of prose of README, CONTRIBUTING and docs, and the texts that the page shows."""
+    for path in (*PROJECT.glob("[RC]*.md"), *sorted((PROJECT / "docs").glob("*.md"))):
+        if path.name != "CHANGELOG.md":
+            text = CODE.sub(lambda found: "\n" * found[0].count("\n"), path.read_text())
+            yield from ((f"{path.name}:{line}", words) for line, words in enumerate(text.splitlines(), 1))
+    for path in sorted((PROJECT / "include/rewind/web/assets").glob("*.js")):
+        for line, words in enumerate(path.read_text().splitlines(), 1):
+            templates = [re.sub(r"\$\{[^}]*\}", "", text) for text in TEMPLATE.findall(words)]
+            plain = re.findall(r'"([^"\n]*)"', TEMPLATE.sub("", words))
+            yield from (
+                (f"{path.name}:{line}", text)
+                for text in (*templates, *plain)
+                if " " in text.strip() and "${" not in text
+            )
+
+
+@pytest.mark.shows("house", show_6_words_of_our_own_in_docs_and_page=0)
+def test_documents_and_page_use_the_words_of_the_field():
+    old = [(at, word, text) for at, text in prose() for word, pattern in WORDS.items() if re.search(pattern, text)]
+    assert old == []
+
+
 @pytest.mark.shows("house", show_6_words_of_our_own_in_messages=f"0, and {len(ALLOWED)} allowed")
 def test_messages_use_the_words_of_the_field():
     assert [(at, f"say: {word}", text) for at, word, text in found() if text not in ALLOWED] == []

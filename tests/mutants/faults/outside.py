@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.fault import COMPARISON, EFFECT, GUARD, ORDER, REACTION, SIDES, VALUE, Fault
 
 VIEWS = (
+    Fault("long-look-in-silence", COMPARISON, "Voice.beat", "at - self._printed >= SILENT_SECONDS", "False"),
     Fault("recreated-topic-lags", GUARD, "status_jobs.lag_of", "if topic.id != row.topic_id:", "if False:"),
     Fault(
         "held-back-for-readers-of-all",

@@ -64,6 +64,10 @@ FAULTS = (
         "if False:",
     ),
     Fault("connection-across-a-fork", GUARD, "database.engine", "os.getpid()", "0"),
+    Fault("reader-that-writes", GUARD, "_begin_on_sqlite", '"PRAGMA query_only=ON", ', ""),
+    Fault("reader-takes-the-lock-of-the-writer", LOCK, "_begin_on_sqlite", "if not _reads(connection):", "if True:"),
+    Fault("writer-without-the-lock", LOCK, "_begin_on_sqlite", "if not _reads(connection):", "if False:"),
+    Fault("connection-that-never-writes-again", EFFECT, "_writes_again", '"query_only=OFF", ', ""),
     Fault("transaction-begun-late", LOCK, "_begin_immediate", "BEGIN IMMEDIATE", "BEGIN"),
     Fault(
         "damaged-registry-for-a-bug",
