@@ -510,6 +510,10 @@ def test_garbage_with_its_time_and_the_ledger(settings, registry):
     assert (garbage.job_id, garbage.due_at) == ("visits_converter-g1", NOW + grace)
     assert garbage.things == (("topic", "visits_converted-g1"),)
     assert garbage.waits == "kept for a rollback until 2025-09-04 12:01:00Z"
+    generations.set_grace(registry, "visits_converter-g1", NOW)
+    (garbage,) = read(settings, registry).pipeline("visits_converter").garbage
+    assert garbage.waits == "due: the next run of collect_garbage takes it"
+    generations.set_grace(registry, "visits_converter-g1", NOW + grace)
     assert [(d.kind, d.name, d.result) for d in found.deletions] == [("group", "visits_converter-g1", "deleted")]
     assert (found.live, found.epoch) == ("visits_converter-g2", 2)
 
