@@ -31,12 +31,12 @@ def test_p01_bytes_after_the_first_object_are_never_lost(spark: SparkSession) ->
     assert outcome(spark, "id BIGINT, s STRING", f"{A} \n\t\r", f" \n{A}", A) == [A] * 3
 
 
-@pytest.mark.shows("truth", p02="what is not an ISO-8601 timestamp is a dead letter")
+@pytest.mark.shows("truth", p02="what is no instant is a dead letter")
 def test_p02_what_is_no_instant_is_none_on_any_day(spark: SparkSession) -> None:
     wrong = ["07:00:00", "T07:00", "23456", "2025", "2025-09", "1757000000000", "2025-09-04T07:00:00.1234567891"]
     wrong += ["2025-09-04Tgarbage", "2025-03-30T02:30:00", "0000-01-01T00:00:00"]
     texts = [f'{{"t":"{text}"}}' for text in wrong] + ['{"t":1757000000000}', '{"t":true}']
-    assert outcome(spark, "t TIMESTAMP", *texts) == ["t is not an ISO-8601 timestamp"] * len(texts)
+    assert outcome(spark, "t TIMESTAMP", *texts) == ["t is no instant"] * len(texts)
     right = {
         "2025-09-04T07:00:00": "2025-09-04T07:00:00.000+02:00",
         "2025-09-04 07:00": "2025-09-04T07:00:00.000+02:00",

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from rewind.core.offsets import OffsetRange, Ranges, Vector, higher
 from rewind.core.periods import Period, Strays
-from rewind.core.pipeline import Pipeline
+from rewind.core.pipeline import KAFKA, Pipeline
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,11 @@ class Generation:
     def source_topic(self) -> str:
         """The topic it reads."""
         return str(self.frozen["config"]["source_topic"])
+
+    @property
+    def output_format(self) -> str:
+        """Whether it writes to a topic (`KAFKA`) or to a table (`DELTA`)."""
+        return str(self.frozen["config"].get("output_format", KAFKA))
 
     @property
     def isolation(self) -> str:

@@ -99,6 +99,6 @@ def before_a_collection(broker: Guarded, topics: Collection[str], groups: Collec
 
 def _topics(job: Generation) -> tuple[str, ...]:
     """Return the topics of a job's output: none where that is a table."""
-    if job.declared.output_format != KAFKA:
+    if job.output_format != KAFKA:
         return ()
     return (job.output_topic, job.dead_letter_topic)
